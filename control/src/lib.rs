@@ -1,0 +1,1 @@
+//! Control side of mrcnic.

@@ -1,0 +1,2 @@
+//! The `mrcnic` command.
+fn main() {}
