@@ -7,5 +7,6 @@
 pub mod memory;
 pub mod nic;
 pub mod time;
+pub mod wire;
 
 pub use time::Ns;
