@@ -4,9 +4,12 @@
 //! time, asks what to send next, and when to come back. The same code moves bytes on DPDK ports (feature `dpdk`) and runs in virtual
 //! time.
 
+pub mod congestion;
 pub mod memory;
 pub mod nic;
+pub mod path;
 pub mod time;
+pub mod transport;
 pub mod wire;
 
 pub use time::Ns;

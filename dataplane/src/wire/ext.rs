@@ -409,7 +409,8 @@ impl WriteHeaders {
 }
 
 impl Sack {
-    const LEN: usize = 36;
+    /// Bytes on the wire, CC_STATE included.
+    pub const LEN: usize = 36;
     const SETH_LEN: usize = 28;
 
     #[inline]
@@ -462,7 +463,8 @@ impl Sack {
 }
 
 impl Nack {
-    const LEN: usize = 20;
+    /// Bytes on the wire.
+    pub const LEN: usize = 20;
 
     #[inline]
     fn read(from: &[u8], at: usize) -> Result<Nack, Refusal> {
@@ -556,7 +558,8 @@ impl EndpointResponse {
 }
 
 impl Aeth {
-    const LEN: usize = 4;
+    /// Bytes on the wire.
+    pub const LEN: usize = 4;
 }
 
 impl Ext {

@@ -142,7 +142,7 @@ fn addressing_of(frame: &Value) -> Addressing {
 
 fn write(addressing: &Addressing, marks: Marks, bth: &Bth, ext: &Ext, payload: &[u8]) -> Vec<u8> {
     let template = Template::new(addressing).unwrap();
-    let mut out = vec![0xA5; template.frame_len(ext, payload.len())];
+    let mut out = vec![0xA5; template.frame_len(ext.len(), payload.len())];
     let at = template.write_headers(&mut out, marks, bth, ext, payload.len()).unwrap();
     out[at..at + payload.len()].copy_from_slice(payload);
     assert!(template.seal(&mut out, at, payload.len()));
@@ -230,7 +230,7 @@ fn a_frame_cut_anywhere_is_refused_with_a_reason_and_never_panics() {
 
 #[test]
 fn sizes_on_the_wire_are_those_of_the_documentation() {
-    let v4 = |ext: &Ext, payload| frame_len(14 + 20 + 8, ext, payload);
+    let v4 = |ext: &Ext, payload| frame_len(14 + 20 + 8, ext.len(), payload);
     let mut data = WriteHeaders::default();
     assert_eq!(v4(&Ext::Write(data), 4096), 4174);
     data.timestamp = Some(Timestamp::default());

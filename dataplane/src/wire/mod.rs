@@ -25,6 +25,9 @@ pub use packet::{Packet, Trim, parse};
 pub use refusal::Refusal;
 pub use template::{Addressing, AddressingError, Marks, Template, frame_len, padding};
 
+/// Longest header stack that is read: Ethernet, two VLAN tags, IPv6 in IPv6 with a one-segment SRH, UDP, BTH and the longest run of
+/// extension headers. A driver makes so many bytes of a frame contiguous, or all of it.
+pub const HEAD_MAX: usize = 256;
 /// UDP destination port of MRC over RoCEv2.
 pub const UDP_PORT: u16 = 4791;
 /// The port that one printing of the OCP text names. A reader of captures accepts both.

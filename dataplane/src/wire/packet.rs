@@ -83,7 +83,7 @@ impl Packet {
 }
 
 /// Reads a frame of `len` bytes whose first bytes are `head`: all of it, or at least
-/// [`HEAD_MAX`](crate::nic::HEAD_MAX). The iCRC is not checked here.
+/// [`HEAD_MAX`](super::HEAD_MAX). The iCRC is not checked here.
 ///
 /// Bytes after the UDP datagram (Ethernet padding, a captured FCS) are ignored. Of a trimmed packet the BTH is needed and no more.
 ///

@@ -68,11 +68,11 @@ pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
 }
 
-/// Length of a frame without FCS whose headers up to and including UDP take `below` bytes.
+/// Length of a frame without FCS whose headers up to and including UDP take `below` bytes, and its extension headers `ext_len`.
 #[inline]
 #[must_use]
-pub const fn frame_len(below: usize, ext: &Ext, payload: usize) -> usize {
-    below + Bth::LEN + ext.len() + payload + padding(payload) + ICRC_LEN
+pub const fn frame_len(below: usize, ext_len: usize, payload: usize) -> usize {
+    below + Bth::LEN + ext_len + payload + padding(payload) + ICRC_LEN
 }
 
 impl Template {
@@ -154,11 +154,11 @@ impl Template {
         false
     }
 
-    /// Length of the frame that carries `ext` and `payload` bytes, without FCS.
+    /// Length of the frame that carries `ext_len` bytes of extension headers and `payload` bytes, without FCS.
     #[inline]
     #[must_use]
-    pub const fn frame_len(&self, ext: &Ext, payload: usize) -> usize {
-        frame_len(self.len(), ext, payload)
+    pub const fn frame_len(&self, ext_len: usize, payload: usize) -> usize {
+        frame_len(self.len(), ext_len, payload)
     }
 
     /// Writes all headers of a frame into `frame`, which has the length that [`Template::frame_len`] gives, and returns
