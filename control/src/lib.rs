@@ -1,3 +1,4 @@
-//! Control side of mrcnic: records, and what else is not on the data path.
+//! Control side of mrcnic: the `mrcnic` command, records, and what else is not on the data path.
 
+pub mod cli;
 pub mod records;
