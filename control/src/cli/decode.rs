@@ -130,7 +130,9 @@ impl Summary {
         if refused == 0 && self.bad_icrc == 0 {
             return;
         }
-        let mut text = format!("{} packets: {} decoded, {refused} refused", self.packets, self.packets - refused);
+        let plural = if self.packets == 1 { "" } else { "s" };
+        let mut text =
+            format!("{} packet{plural}: {} decoded, {refused} refused", self.packets, self.packets - refused);
         if self.bad_icrc > 0 {
             let _ = write!(text, ", {} with a wrong iCRC", self.bad_icrc);
         }
