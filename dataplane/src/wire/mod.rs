@@ -99,3 +99,5 @@ fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<&[u8; N]> {
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod properties;
