@@ -4,6 +4,8 @@
 //! time, asks what to send next, and when to come back. The same code moves bytes on DPDK ports (feature `dpdk`) and runs in virtual
 //! time.
 
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod memory;
 pub mod nic;
 pub mod time;
