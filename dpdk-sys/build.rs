@@ -13,10 +13,9 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 34] = [
+const FUNCTIONS: [&str; 31] = [
     "mrc_.*",
     "rte_dev_probe",
-    "rte_eal_cleanup",
     "rte_eal_init",
     "rte_eth_dev_adjust_nb_rx_tx_desc",
     "rte_eth_dev_close",
@@ -46,8 +45,6 @@ const FUNCTIONS: [&str; 34] = [
     "rte_vdev_uninit",
     "rte_version",
     "rte_eth_dev_socket_id",
-    "rte_eth_dev_is_valid_port",
-    "rte_eal_using_phys_addrs",
 ];
 
 fn fail(why: &str) -> ! {

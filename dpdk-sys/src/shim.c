@@ -1,9 +1,13 @@
+/* rte_devargs_reset, which later versions made stable. */
+#define ALLOW_EXPERIMENTAL_API
+
 #include "shim.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include <rte_cycles.h>
+#include <rte_devargs.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_prefetch.h>
@@ -127,6 +131,16 @@ int mrc_link(uint16_t port, uint32_t *mbps)
 		return rc;
 	*mbps = link.link_speed;
 	return link.link_status == RTE_ETH_LINK_UP;
+}
+
+int mrc_device_known(const char *name)
+{
+	struct rte_devargs devargs = {0};
+	int known = rte_devargs_parsef(&devargs, "%s", name) == 0;
+
+	if (known)
+		rte_devargs_reset(&devargs);
+	return known;
 }
 
 int mrc_log_to_fd(int fd)

@@ -64,6 +64,9 @@ int mrc_errno(void);
 /* 1 when the link is up, 0 when it is down, or a negative errno; speed in Mbit/s. */
 int mrc_link(uint16_t port, uint32_t *mbps);
 
+/* 1 when a bus answers to the device's name: for a virtual device, when its driver is there. */
+int mrc_device_known(const char *name);
+
 /* DPDK's log goes to a stream over fd, which is owned from now on. Returns 0, or a negative errno. */
 int mrc_log_to_fd(int fd);
 

@@ -106,19 +106,17 @@ impl Driver {
     /// What a refusal to make the device means.
     pub(super) fn refusal(self, spec: &PortSpec, code: i32, said: Said) -> Error {
         let text = spec.to_string();
-        let denied = matches!(code.abs(), libc::EPERM | libc::EACCES)
-            || said.mentions("Operation not permitted")
-            || said.mentions("Permission denied");
+        // The code is mostly a bare -1, whatever the reason.
+        let denied = said.mentions("Operation not permitted") || said.mentions("Permission denied");
         match self {
             Driver::Tap if denied => {
                 Error::NoPermission { spec: text, needs: "CAP_NET_ADMIN, to make an interface", cap: "cap_net_admin" }
             }
             Driver::AfPacket | Driver::Pcap if denied => no_raw(text),
-            // No driver took the device, and it isn't one of those known to be there.
-            _ if said.mentions("no driver found") || said.mentions("failed to initialize") && self == Driver::Other => {
-                Error::NoDriver { spec: text, name: spec.device().to_owned(), said }
+            _ => {
+                let why = if code == -1 { String::new() } else { format!(" ({})", strerror(code)) };
+                Error::BadDevice { spec: text, why, said }
             }
-            _ => Error::BadDevice { spec: text, why: strerror(code), said },
         }
     }
 }

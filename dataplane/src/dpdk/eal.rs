@@ -95,7 +95,7 @@ impl EalOptions {
     }
 }
 
-/// DPDK is up. Clones are the same; DPDK is shut down when the last one and everything made with it are gone.
+/// DPDK is up, and stays so until the process ends. Clones are the same; ports keep one.
 #[derive(Clone, Debug)]
 pub struct Eal {
     inner: Arc<Inner>,
@@ -180,9 +180,9 @@ impl Eal {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: EAL is up, and everything made with it held a clone of the token.
-        unsafe { sys::rte_eal_cleanup() };
-        // DPDK leaves its directory behind; one for each process id would pile up.
+        // No rte_eal_cleanup: it unmaps the memory while DPDK's own threads still use it (net_memif then crashes now and
+        // then), and the end of the process does all that it would do. But DPDK leaves its directory behind, and one for
+        // each process id would pile up.
         let _ = std::fs::remove_dir_all(&self.runtime);
     }
 }

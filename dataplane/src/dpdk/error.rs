@@ -29,7 +29,7 @@ impl fmt::Display for Said {
 #[non_exhaustive]
 pub enum Error {
     /// The second [`Eal::init`](super::Eal::init) of a process.
-    #[error("DPDK was already started in this process: it starts once, and not again after it was shut down")]
+    #[error("DPDK was already started in this process: it starts once in each")]
     EalTwice,
 
     /// `rte_eal_init` failed.
@@ -60,23 +60,21 @@ pub enum Error {
     /// No driver of DPDK answers to the name.
     #[error(
         "port {spec}: DPDK has no driver for {name:?} here; install the drivers (Debian: libdpdk-dev, or librte-net-* for \
-         one), or check the name{said}"
+         one), or check the name"
     )]
     NoDriver {
         /// The port.
         spec: String,
         /// The device's name, whose beginning names the driver.
         name: String,
-        /// DPDK's own words.
-        said: Said,
     },
 
     /// The driver refused its arguments.
-    #[error("port {spec}: the driver refused its arguments ({why}){said}")]
+    #[error("port {spec}: the driver refused its arguments{why}{said}")]
     BadDevice {
         /// The port.
         spec: String,
-        /// The code that it gave.
+        /// The code that it gave, in words, if it tells anything.
         why: String,
         /// DPDK's own words.
         said: Said,

@@ -62,7 +62,11 @@ fn read() -> Said {
         return Said::default();
     }
     let mut lines: Vec<String> = Vec::new();
-    for line in String::from_utf8_lossy(&bytes).lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for line in String::from_utf8_lossy(&bytes).lines().map(str::trim) {
+        // Drivers complain that there are no secondary processes, which is how it is meant.
+        if line.is_empty() || line.contains("mp action callback") {
+            continue;
+        }
         if lines.last().is_none_or(|last| last != line) {
             lines.push(line.to_owned());
         }

@@ -40,7 +40,7 @@ pub struct PortConfig {
     pub small: u32,
     /// Mbufs for larger frames. Fewer are better: 4 KiB each have to stay in the cache.
     pub large: u32,
-    /// Mbufs to receive into; `None`: enough for the queues.
+    /// Mbufs to receive into; `None`: enough for the queues. Raised to what the descriptors alone take.
     pub rx: Option<u32>,
 }
 
@@ -65,8 +65,9 @@ impl PortConfig {
 
     fn rx_count(&self) -> u32 {
         // A queue's descriptors, what a worker and those it hands frames to hold, and the thread's cache.
-        let held = u32::from(self.queues) * (u32::from(self.rx_desc) + 1_024);
-        self.rx.unwrap_or(held.next_power_of_two().max(2_048) - 1)
+        let held = |each: u32| u32::from(self.queues) * (u32::from(self.rx_desc) + each);
+        // Some drivers fill all descriptors at once, and receive nothing if that empties the pool.
+        self.rx.map_or_else(|| held(1_024).next_power_of_two().max(2_048) - 1, |asked| asked.max(held(128)))
     }
 }
 
@@ -156,6 +157,10 @@ impl Port {
         let name = c_string(&text, spec.device())?;
         if port_id(&name).is_some() && spec.pci().is_none() {
             return Err(Error::Duplicate { name: spec.device().to_owned(), spec: text });
+        }
+        // SAFETY: EAL is up; the name outlives the call.
+        if spec.pci().is_none() && capture(|| unsafe { sys::mrc_device_known(name.as_ptr()) }).0 == 0 {
+            return Err(Error::NoDriver { name: spec.device().to_owned(), spec: text });
         }
         let plan = driver.plan(&mut spec, config.mtu, DEFAULT_MTU, config.queues)?;
         let pools = Pools::new(&text, config, &plan, true)?;
@@ -394,10 +399,6 @@ impl Port {
             oerrors: raw.oerrors,
             rx_nombuf: raw.rx_nombuf,
         }
-    }
-
-    pub(super) fn keep(&self) -> Arc<Inner> {
-        Arc::clone(&self.inner)
     }
 }
 

@@ -50,7 +50,7 @@ fn eal() -> Eal {
 
 /// A configuration that suits a test: small pools.
 fn small() -> PortConfig {
-    PortConfig { small: 1_023, large: 511, rx: Some(1_023), ..PortConfig::default() }
+    PortConfig { small: 1_023, large: 511, rx_desc: 256, rx: Some(1_023), ..PortConfig::default() }
 }
 
 fn open(eal: &Eal, spec: &str, config: &PortConfig) -> Port {
