@@ -5,6 +5,8 @@
 //! time.
 
 pub mod congestion;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod memory;
 pub mod nic;
 pub mod path;

@@ -1,0 +1,30 @@
+//! The live driver: DPDK ports, their memory, and the poll-mode loop that moves frames between them and the engine.
+//!
+//! DPDK starts once a process ([`Eal::init`]). Ports come next ([`Port::open`], [`Port::ring_pair`]), each hands out its queues
+//! ([`Port::take_queue`]), and a worker polls them ([`Workers::spawn`]). Everything keeps what it stands on alive, so the order
+//! in which these are dropped does not matter.
+//!
+//! This is the one room of the crate that calls C.
+#![allow(unsafe_code)]
+
+mod clock;
+mod driver;
+mod eal;
+mod error;
+mod log;
+mod pool;
+mod port;
+mod rx;
+mod spec;
+mod tx;
+
+pub use clock::Clock;
+pub use eal::{Eal, EalOptions, Memory};
+pub use error::{Error, Said};
+pub use port::{Port, PortConfig, PortStats, Queue};
+pub use rx::{Batch, Frame, Mbuf, RxQueue};
+pub use spec::PortSpec;
+pub use tx::{TxPorts, TxQueue};
+
+/// Frames in a burst: what one call to DPDK receives or sends at most.
+pub const BURST: usize = 32;

@@ -1,0 +1,505 @@
+//! Ports: opened after DPDK started, so that a failure is a code and not a line in a log.
+
+use core::ffi::{CStr, c_char};
+use core::ptr::NonNull;
+use std::ffi::CString;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dpdk_sys as sys;
+
+use super::driver::{Driver, OVERHEAD, Plan};
+use super::eal::Eal;
+use super::error::{Error, Said, strerror};
+use super::log::capture;
+use super::pool::{MAX_FRAME, Pool};
+use super::rx::RxQueue;
+use super::spec::{Kind, PortSpec};
+use super::tx::TxQueue;
+
+/// The default MTU: an MSS of 4,096 with any header stack.
+const DEFAULT_MTU: u16 = 4_500;
+
+/// Frames up to this many bytes are sent from the pool of small mbufs.
+pub(super) const SMALL_FRAME: usize = 256;
+
+/// How a port is to be set up.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// Queues each way, one for each worker.
+    pub queues: u16,
+    /// IP MTU in bytes. `None`: 4,500, or as much of it as the port can carry. A value that it can't carry is an error.
+    pub mtu: Option<u16>,
+    /// Receive descriptors of a queue; drivers adjust it.
+    pub rx_desc: u16,
+    /// Transmit descriptors of a queue; drivers adjust it.
+    pub tx_desc: u16,
+    /// Mbufs for frames of up to 256 bytes. Best is one less than a power of two, and many: a line that is used again soon
+    /// is still in the peer core's cache.
+    pub small: u32,
+    /// Mbufs for larger frames. Fewer are better: 4 KiB each have to stay in the cache.
+    pub large: u32,
+    /// Mbufs to receive into; `None`: enough for the queues. Raised to what the descriptors alone take.
+    pub rx: Option<u32>,
+}
+
+impl Default for PortConfig {
+    fn default() -> PortConfig {
+        PortConfig { queues: 1, mtu: None, rx_desc: 1_024, tx_desc: 1_024, small: 16_383, large: 2_047, rx: None }
+    }
+}
+
+impl PortConfig {
+    /// About what a port takes of DPDK's memory, in bytes: for [`super::EalOptions::need`].
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let frame = usize::from(self.mtu.unwrap_or(DEFAULT_MTU)) + OVERHEAD;
+        // Rings and descriptors are small beside the mbufs.
+        let rings = usize::from(self.queues) * (usize::from(self.rx_desc) + usize::from(self.tx_desc)) * 64;
+        Pool::bytes(self.small, SMALL_FRAME)
+            + Pool::bytes(self.large, frame)
+            + Pool::bytes(self.rx_count(), frame.next_multiple_of(512))
+            + rings
+    }
+
+    fn rx_count(&self) -> u32 {
+        // A queue's descriptors, what a worker and those it hands frames to hold, and the thread's cache.
+        let held = |each: u32| u32::from(self.queues) * (u32::from(self.rx_desc) + each);
+        // Some drivers fill all descriptors at once, and receive nothing if that empties the pool.
+        self.rx.map_or_else(|| held(1_024).next_power_of_two().max(2_048) - 1, |asked| asked.max(held(128)))
+    }
+}
+
+/// What a port counted since it was opened. Software ports don't count everything (`net_ring` counts no bytes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Frames received.
+    pub ipackets: u64,
+    /// Frames sent.
+    pub opackets: u64,
+    /// Bytes received.
+    pub ibytes: u64,
+    /// Bytes sent.
+    pub obytes: u64,
+    /// Frames lost for want of a free receive descriptor.
+    pub imissed: u64,
+    /// Frames received with an error.
+    pub ierrors: u64,
+    /// Frames that the port accepted and did not send.
+    pub oerrors: u64,
+    /// Receive buffers that could not be allocated.
+    pub rx_nombuf: u64,
+}
+
+/// One queue of a port, each way.
+#[derive(Debug)]
+pub struct Queue {
+    /// Frames in.
+    pub rx: RxQueue,
+    /// Frames out.
+    pub tx: TxQueue,
+}
+
+/// A running port. It is stopped and closed when it and all its queues are gone.
+#[derive(Debug)]
+pub struct Port {
+    inner: Arc<Inner>,
+    taken: Vec<bool>,
+    mac: [u8; 6],
+    mtu: u16,
+}
+
+/// What queues keep alive. Fields go in this order, after the port is closed.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) id: u16,
+    name: String,
+    driver: Driver,
+    /// The device to remove, unless it is on a bus.
+    vdev: Option<CString>,
+    pub(super) max_frame: usize,
+    pub(super) pools: Arc<Pools>,
+    _pair: Option<Arc<Pair>>,
+    _files: Vec<Arc<File>>,
+    _eal: Eal,
+}
+
+#[derive(Debug)]
+pub(super) struct Pools {
+    pub(super) small: Pool,
+    pub(super) large: Pool,
+    /// To receive into; `None` where frames arrive in the sender's own mbufs.
+    rx: Option<Pool>,
+}
+
+/// The rings that join two ports, and the pools of both: mbufs of one end up at the other.
+#[derive(Debug)]
+struct Pair {
+    rings: Vec<NonNull<sys::rte_ring>>,
+    _pools: [Arc<Pools>; 2],
+}
+
+// SAFETY: rings are touched here only to free them, when no port uses them any more.
+unsafe impl Send for Pair {}
+// SAFETY: as above.
+unsafe impl Sync for Pair {}
+
+impl Port {
+    /// Opens and starts a port.
+    ///
+    /// # Errors
+    /// Everything that [`Error`] has to say about ports.
+    pub fn open(eal: &Eal, spec: &PortSpec, config: &PortConfig) -> Result<Port, Error> {
+        let mut spec = spec.clone();
+        let driver = Driver::of(spec.device());
+        let text = spec.to_string();
+        let name = c_string(&text, spec.device())?;
+        if port_id(&name).is_some() && spec.pci().is_none() {
+            return Err(Error::Duplicate { name: spec.device().to_owned(), spec: text });
+        }
+        // SAFETY: EAL is up; the name outlives the call.
+        if spec.pci().is_none() && capture(|| unsafe { sys::mrc_device_known(name.as_ptr()) }).0 == 0 {
+            return Err(Error::NoDriver { name: spec.device().to_owned(), spec: text });
+        }
+        let plan = driver.plan(&mut spec, config.mtu, DEFAULT_MTU, config.queues)?;
+        let pools = Pools::new(&text, config, &plan, true)?;
+        let vdev = match &spec.kind {
+            Kind::Vdev { .. } => {
+                let args = c_string(&text, &spec.arguments())?;
+                // SAFETY: EAL is up; both strings outlive the call.
+                let (code, said) = capture(|| unsafe { sys::rte_vdev_init(name.as_ptr(), args.as_ptr()) });
+                if code != 0 {
+                    return Err(driver.refusal(&spec, code, said));
+                }
+                Some(name.clone())
+            }
+            Kind::Pci(address) => {
+                if port_id(&name).is_none() {
+                    // SAFETY: EAL is up; the string outlives the call.
+                    let (code, said) = capture(|| unsafe { sys::rte_dev_probe(name.as_ptr()) });
+                    if code != 0 {
+                        return Err(Error::NoPci { address: address.clone(), said });
+                    }
+                }
+                None
+            }
+        };
+        let Some(id) = port_id(&name) else {
+            if let Some(vdev) = &vdev {
+                remove(vdev);
+            }
+            return Err(match spec.pci() {
+                Some(address) => Error::NoPci { address: address.to_owned(), said: Said::default() },
+                None => step(&text, "finding the port of the device", -libc::ENODEV, Said::default()),
+            });
+        };
+        let inner = Inner {
+            id,
+            name: text,
+            driver,
+            vdev,
+            max_frame: plan.max_frame,
+            pools: Arc::new(pools),
+            _pair: None,
+            _files: spec.files,
+            _eal: eal.clone(),
+        };
+        Port::start(inner, config, plan.mtu)
+    }
+
+    /// Opens two ports that are joined by rings of `ring_size` frames (rounded up to a power of two, one less of them
+    /// usable): what queue i of one sends, queue i of the other receives.
+    ///
+    /// A frame arrives in the very mbuf that it was sent in.
+    ///
+    /// # Errors
+    /// Want of memory, or a refusal of the driver.
+    pub fn ring_pair(eal: &Eal, ring_size: u32, config: &PortConfig) -> Result<(Port, Port), Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let names = [format!("mrc{number}a"), format!("mrc{number}b")];
+        let mtu = config.mtu.unwrap_or(DEFAULT_MTU);
+        let max_frame = usize::from(mtu) + OVERHEAD;
+        let plan = Plan { mtu, max_frame, rx_room: max_frame };
+        let pools = [
+            Arc::new(Pools::new(&names[0], config, &plan, false)?),
+            Arc::new(Pools::new(&names[1], config, &plan, false)?),
+        ];
+        let mut pair = Pair { rings: Vec::new(), _pools: pools.clone() };
+        let size = ring_size.max(2).next_power_of_two();
+        for i in 0..2 * u32::from(config.queues) {
+            let name = c_string(&names[0], &format!("mrc{number}_ring{i}"))?;
+            let flags = sys::RING_F_SP_ENQ | sys::RING_F_SC_DEQ;
+            // SAFETY: EAL is up; the name outlives the call.
+            let (ring, said) = capture(|| unsafe { sys::rte_ring_create(name.as_ptr(), size, -1, flags) });
+            let Some(ring) = NonNull::new(ring) else {
+                return Err(Error::NoMemory {
+                    what: format!("a ring of {size} frames"),
+                    mib: size as usize >> 17,
+                    said,
+                });
+            };
+            pair.rings.push(ring);
+        }
+        let pair = Arc::new(pair);
+        let pointers: Vec<*mut sys::rte_ring> = pair.rings.iter().map(|ring| ring.as_ptr()).collect();
+        let (there, back) = pointers.split_at(usize::from(config.queues));
+        let [a, b] = pools;
+        let a = Port::from_rings(eal, &names[0], &pair, (back, there), a, &plan, config)?;
+        let b = Port::from_rings(eal, &names[1], &pair, (there, back), b, &plan, config)?;
+        Ok((a, b))
+    }
+
+    fn from_rings(
+        eal: &Eal,
+        name: &str,
+        pair: &Arc<Pair>,
+        (rx, tx): (&[*mut sys::rte_ring], &[*mut sys::rte_ring]),
+        pools: Arc<Pools>,
+        plan: &Plan,
+        config: &PortConfig,
+    ) -> Result<Port, Error> {
+        let c_name = c_string(name, name)?;
+        let queues = u32::from(config.queues);
+        // SAFETY: EAL is up; both arrays hold `queues` live rings, and DPDK copies them.
+        let (id, said) = capture(|| unsafe {
+            sys::rte_eth_from_rings(c_name.as_ptr(), rx.as_ptr(), queues, tx.as_ptr(), queues, 0)
+        });
+        let Ok(id) = u16::try_from(id) else {
+            return Err(step(name, "joining two ports by rings", super::error::rte_errno(), said));
+        };
+        let inner = Inner {
+            id,
+            name: name.to_owned(),
+            driver: Driver::Ring,
+            vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
+            max_frame: plan.max_frame,
+            pools,
+            _pair: Some(Arc::clone(pair)),
+            _files: Vec::new(),
+            _eal: eal.clone(),
+        };
+        Port::start(inner, config, plan.mtu)
+    }
+
+    fn start(inner: Inner, config: &PortConfig, mtu: u16) -> Result<Port, Error> {
+        let (id, name, queues) = (inner.id, inner.name.as_str(), config.queues);
+        let check = |what: &'static str, (code, said): (i32, Said)| {
+            if code < 0 { Err(step(name, what, code, said)) } else { Ok(()) }
+        };
+        let mut info = sys::rte_eth_dev_info::default();
+        // SAFETY: the port exists, and the structure is DPDK's own.
+        check("asking what the port can do", capture(|| unsafe { sys::rte_eth_dev_info_get(id, &raw mut info) }))?;
+        let max = info.max_rx_queues.min(info.max_tx_queues);
+        if queues == 0 || queues > max {
+            return Err(Error::Queues { spec: name.to_owned(), asked: queues, max });
+        }
+        let mut conf = sys::rte_eth_conf::default();
+        conf.rxmode.mtu = u32::from(accepted_mtu(&inner, &info, mtu, config.mtu)?);
+        // SAFETY: a constant.
+        let rss = info.flow_type_rss_offloads & unsafe { sys::mrc_rss_addresses };
+        if queues > 1 && rss != 0 && inner.driver == Driver::Other {
+            // On the addresses alone: MRC sprays over source ports, and a peer belongs to one worker.
+            conf.rxmode.mq_mode = sys::RTE_ETH_MQ_RX_RSS;
+            conf.rx_adv_conf.rss_conf.rss_hf = rss;
+        }
+        // SAFETY: as above.
+        let set = capture(|| unsafe { sys::rte_eth_dev_configure(id, queues, queues, &raw const conf) });
+        check("configuring the port", set)?;
+        let (mut rx_desc, mut tx_desc) = (config.rx_desc, config.tx_desc);
+        check(
+            "choosing descriptors",
+            // SAFETY: as above.
+            capture(|| unsafe { sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &raw mut rx_desc, &raw mut tx_desc) }),
+        )?;
+        let pool = inner.pools.rx.as_ref().unwrap_or(&inner.pools.large).as_ptr();
+        // SAFETY: as above; a port that isn't there gives a negative number, which means any.
+        let socket = unsafe { sys::rte_eth_dev_socket_id(id) } as u32;
+        for queue in 0..queues {
+            // SAFETY: the port is configured for the queue; the pool lives as long as the port. Null means defaults.
+            let set =
+                capture(|| unsafe { sys::rte_eth_rx_queue_setup(id, queue, rx_desc, socket, core::ptr::null(), pool) });
+            check("setting up a receive queue", set)?;
+            // SAFETY: as above.
+            let set = capture(|| unsafe { sys::rte_eth_tx_queue_setup(id, queue, tx_desc, socket, core::ptr::null()) });
+            check("setting up a transmit queue", set)?;
+        }
+        // SAFETY: as above.
+        check("starting the port", capture(|| unsafe { sys::rte_eth_dev_start(id) }))?;
+        // Some ports have no such mode, and receive everything.
+        // SAFETY: as above.
+        let _ = capture(|| unsafe { sys::rte_eth_promiscuous_enable(id) });
+        let mac = mac_of(id);
+        Ok(Port { inner: Arc::new(inner), taken: vec![false; usize::from(queues)], mac, mtu })
+    }
+
+    /// The port as the user named it, with the arguments given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The port's MAC address; for a port without one, a locally administered one.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    /// The largest IP packet that the port carries, in bytes.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// The largest frame that the port carries both ways, in bytes without FCS.
+    #[must_use]
+    pub fn max_frame(&self) -> usize {
+        self.inner.max_frame
+    }
+
+    /// How many queues it has each way.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Queue `index`; `None` when there is none, or it was taken before. Each goes to one thread.
+    pub fn take_queue(&mut self, index: u16) -> Option<Queue> {
+        let taken = self.taken.get_mut(usize::from(index))?;
+        if core::mem::replace(taken, true) {
+            return None;
+        }
+        let (rx, tx) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
+        Some(Queue { rx: RxQueue::new(rx, index), tx: TxQueue::new(tx, index) })
+    }
+
+    /// Whether the link is up, and its speed in Mbit/s, as the driver reports it.
+    #[must_use]
+    pub fn link(&self) -> Option<u32> {
+        let mut mbps = 0;
+        // SAFETY: the port is open.
+        let up = unsafe { sys::mrc_link(self.inner.id, &raw mut mbps) };
+        (up == 1).then_some(mbps)
+    }
+
+    /// The port's counters.
+    #[must_use]
+    pub fn stats(&self) -> PortStats {
+        let mut raw = sys::rte_eth_stats::default();
+        // SAFETY: the port is open, and the structure is DPDK's own. On failure it stays zero.
+        unsafe { sys::rte_eth_stats_get(self.inner.id, &raw mut raw) };
+        PortStats {
+            ipackets: raw.ipackets,
+            opackets: raw.opackets,
+            ibytes: raw.ibytes,
+            obytes: raw.obytes,
+            imissed: raw.imissed,
+            ierrors: raw.ierrors,
+            oerrors: raw.oerrors,
+            rx_nombuf: raw.rx_nombuf,
+        }
+    }
+}
+
+/// The MTU to configure: what the driver takes, where it reports a limit that it does not have.
+fn accepted_mtu(inner: &Inner, info: &sys::rte_eth_dev_info, mtu: u16, asked: Option<u16>) -> Result<u16, Error> {
+    let overhead = if info.max_mtu != u16::MAX && info.max_rx_pktlen > u32::from(info.max_mtu) {
+        info.max_rx_pktlen - u32::from(info.max_mtu)
+    } else {
+        18
+    };
+    let by_frame = u16::try_from(info.max_rx_pktlen.saturating_sub(overhead)).unwrap_or(u16::MAX);
+    let max = if info.max_mtu == 0 { by_frame } else { info.max_mtu.min(by_frame) };
+    if mtu <= max || inner.driver.ignores_mtu() {
+        return Ok(mtu.min(max));
+    }
+    match asked {
+        Some(asked) => {
+            let why = format!("its driver takes {max} at most");
+            Err(Error::Mtu { spec: inner.name.clone(), asked, why })
+        }
+        None => Ok(max),
+    }
+}
+
+impl Pools {
+    fn new(what: &str, config: &PortConfig, plan: &Plan, receives: bool) -> Result<Pools, Error> {
+        if plan.rx_room > MAX_FRAME {
+            let why = format!("a buffer holds {MAX_FRAME} bytes at most");
+            return Err(Error::Mtu { spec: what.to_owned(), asked: plan.mtu, why });
+        }
+        Ok(Pools {
+            small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME, -1)?,
+            large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame, -1)?,
+            rx: receives
+                .then(|| Pool::new(&format!("received frames of {what}"), config.rx_count(), plan.rx_room, -1))
+                .transpose()?,
+        })
+    }
+}
+
+fn step(spec: &str, step: &'static str, code: i32, said: Said) -> Error {
+    Error::Port { spec: spec.to_owned(), step, why: strerror(code), said }
+}
+
+fn c_string(spec: &str, text: &str) -> Result<CString, Error> {
+    CString::new(text)
+        .map_err(|_| Error::BadSpec { spec: spec.to_owned(), why: "there is a zero byte in it".to_owned() })
+}
+
+fn port_id(name: &CStr) -> Option<u16> {
+    let mut id = 0;
+    let name: *const c_char = name.as_ptr();
+    // SAFETY: EAL is up (the callers hold its token); the name is a C string.
+    (unsafe { sys::rte_eth_dev_get_port_by_name(name, &raw mut id) } == 0).then_some(id)
+}
+
+fn mac_of(id: u16) -> [u8; 6] {
+    let mut address = sys::rte_ether_addr::default();
+    // SAFETY: the port is open, and the structure is DPDK's own.
+    let code = unsafe { sys::rte_eth_macaddr_get(id, &raw mut address) };
+    if code != 0 || address.addr_bytes == [0; 6] {
+        let [high, low] = id.to_be_bytes();
+        return [0x02, 0, 0, 0, high, low];
+    }
+    address.addr_bytes
+}
+
+fn remove(vdev: &CStr) {
+    // SAFETY: EAL is up; the name is a C string. A device that is gone already is no harm.
+    let _ = capture(|| unsafe { sys::rte_vdev_uninit(vdev.as_ptr()) });
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the port is open; no queue is left that could poll it, for each holds a reference to this.
+        let _ = capture(|| unsafe {
+            sys::rte_eth_dev_stop(self.id);
+            sys::rte_eth_dev_close(self.id)
+        });
+        if let Some(vdev) = &self.vdev {
+            remove(vdev);
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let mut mbufs = [core::ptr::null_mut(); super::BURST];
+        for ring in &self.rings {
+            // SAFETY: both ports are closed, for each holds a reference to this; what the rings still hold belongs to
+            // nobody else, and the pools it goes back to are freed after this.
+            unsafe {
+                loop {
+                    let n = sys::mrc_ring_drain(ring.as_ptr(), mbufs.as_mut_ptr(), mbufs.len() as u32);
+                    if n == 0 {
+                        break;
+                    }
+                    sys::rte_pktmbuf_free_bulk(mbufs.as_mut_ptr(), n);
+                }
+                sys::rte_ring_free(ring.as_ptr());
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+/* rte_devargs_reset, which later versions made stable. */
+#define ALLOW_EXPERIMENTAL_API
+
+#include "shim.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include <rte_cycles.h>
+#include <rte_devargs.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_prefetch.h>
+
+const uint64_t mrc_rss_addresses = RTE_ETH_RSS_IP;
+
+static inline void describe(const struct rte_mbuf *m, struct mrc_seg *s)
+{
+	s->data = rte_pktmbuf_mtod(m, void *);
+	s->pkt_len = rte_pktmbuf_pkt_len(m);
+	s->data_len = rte_pktmbuf_data_len(m);
+	s->nb_segs = m->nb_segs;
+	rte_prefetch0(s->data);
+}
+
+void mrc_describe(struct rte_mbuf *const *mbufs, struct mrc_seg *segs, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++)
+		rte_prefetch0(mbufs[i]);
+	for (uint16_t i = 0; i < n; i++)
+		describe(mbufs[i], &segs[i]);
+}
+
+uint16_t mrc_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, struct mrc_seg *segs, uint16_t n)
+{
+	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, n);
+
+	mrc_describe(mbufs, segs, got);
+	return got;
+}
+
+struct rte_mbuf *mrc_next_seg(const struct rte_mbuf *m, void **data, uint16_t *len)
+{
+	struct rte_mbuf *next = m->next;
+
+	if (next != NULL) {
+		*data = rte_pktmbuf_mtod(next, void *);
+		*len = rte_pktmbuf_data_len(next);
+	}
+	return next;
+}
+
+int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
+{
+	int rc = rte_mempool_get_bulk(pool, (void **)mbufs, n);
+
+	if (rc != 0)
+		return rc;
+	for (uint16_t i = 0; i < n; i++) {
+		/* Where the data will start is known without a look at the mbuf, whose line is still on its way. */
+		char *data = (char *)mbufs[i] + sizeof(struct rte_mbuf) + rte_pktmbuf_priv_size(pool) +
+			     RTE_PKTMBUF_HEADROOM;
+
+		__builtin_prefetch(mbufs[i], 1);
+		__builtin_prefetch((char *)mbufs[i] + RTE_CACHE_LINE_SIZE, 1);
+		__builtin_prefetch(data, 1);
+		__builtin_prefetch(data + RTE_CACHE_LINE_SIZE, 1);
+	}
+	return 0;
+}
+
+void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		rte_pktmbuf_reset(mbufs[i]);
+		data[i] = rte_pktmbuf_mtod(mbufs[i], void *);
+	}
+}
+
+void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
+{
+	rte_mempool_put_bulk(pool, (void *const *)mbufs, n);
+}
+
+uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, const uint16_t *lens, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		mbufs[i]->data_len = lens[i];
+		mbufs[i]->pkt_len = lens[i];
+	}
+	return rte_eth_tx_burst(port, queue, mbufs, n);
+}
+
+uint16_t mrc_tx_burst_raw(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	return rte_eth_tx_burst(port, queue, mbufs, n);
+}
+
+int mrc_chain(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *tail, uint16_t tail_len)
+{
+	if (head->next == NULL) {
+		head->data_len = head_len;
+		head->pkt_len = head_len;
+	}
+	tail->data_len = tail_len;
+	tail->pkt_len = tail_len;
+	return rte_pktmbuf_chain(head, tail);
+}
+
+unsigned int mrc_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, unsigned int n)
+{
+	return rte_ring_dequeue_burst(ring, (void **)mbufs, n, NULL);
+}
+
+uint64_t mrc_rdtsc(void)
+{
+	return rte_rdtsc();
+}
+
+int mrc_errno(void)
+{
+	return rte_errno;
+}
+
+int mrc_link(uint16_t port, uint32_t *mbps)
+{
+	struct rte_eth_link link = {0};
+	int rc = rte_eth_link_get_nowait(port, &link);
+
+	if (rc < 0)
+		return rc;
+	*mbps = link.link_speed;
+	return link.link_status == RTE_ETH_LINK_UP;
+}
+
+int mrc_device_known(const char *name)
+{
+	struct rte_devargs devargs = {0};
+	int known = rte_devargs_parsef(&devargs, "%s", name) == 0;
+
+	if (known)
+		rte_devargs_reset(&devargs);
+	return known;
+}
+
+int mrc_log_to_fd(int fd)
+{
+	FILE *f = fdopen(fd, "w");
+
+	if (f == NULL)
+		return -errno;
+	return rte_openlog_stream(f);
+}

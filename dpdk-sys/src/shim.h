@@ -1,0 +1,76 @@
+/*
+ * DPDK keeps its fast path in static inline functions, which bindgen cannot bind. These are the ones in use, at the
+ * grain of a burst, so that a call across the language border is paid once a burst and not once a packet.
+ * No policy here.
+ */
+#ifndef MRC_SHIM_H
+#define MRC_SHIM_H
+
+#include <stdint.h>
+
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+#include <rte_version.h>
+
+/* What a reader needs to know of a received mbuf. */
+struct mrc_seg {
+	void *data;        /* first byte of the first segment */
+	uint32_t pkt_len;  /* bytes in the whole chain */
+	uint16_t data_len; /* bytes in the first segment */
+	uint16_t nb_segs;
+};
+
+/* Reads a burst and prefetches the first line of each frame. */
+uint16_t mrc_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, struct mrc_seg *segs, uint16_t n);
+
+/* Describes mbufs that came by another way than mrc_rx_burst. */
+void mrc_describe(struct rte_mbuf *const *mbufs, struct mrc_seg *segs, uint16_t n);
+
+/* The next segment of a chain, or NULL; describes it in *data and *len. */
+struct rte_mbuf *mrc_next_seg(const struct rte_mbuf *m, void **data, uint16_t *len);
+
+/* Takes n mbufs from the pool, all or none, and prefetches them for writing. They must pass through mrc_tx_prepare
+ * before use. Returns 0, or a negative errno. */
+int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
+
+/* Makes reserved mbufs empty frames, and tells where their first byte goes. */
+void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n);
+
+/* Gives reserved mbufs back to their pool. */
+void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
+
+/* Sets the lengths of n frames of one segment each and offers them to the port; returns how many it took. */
+uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, const uint16_t *lens, uint16_t n);
+
+/* Offers frames, whatever their shape, as they are; returns how many the port took. */
+uint16_t mrc_tx_burst_raw(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+
+/* Appends `tail` to the chain of `head`, each segment with the length given. Returns 0, or a negative errno. */
+int mrc_chain(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *tail, uint16_t tail_len);
+
+/* Takes up to n mbufs off a ring that nobody polls any more. */
+unsigned int mrc_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, unsigned int n);
+
+uint64_t mrc_rdtsc(void);
+int mrc_errno(void);
+
+/* 1 when the link is up, 0 when it is down, or a negative errno; speed in Mbit/s. */
+int mrc_link(uint16_t port, uint32_t *mbps);
+
+/* 1 when a bus answers to the device's name: for a virtual device, when its driver is there. */
+int mrc_device_known(const char *name);
+
+/* DPDK's log goes to a stream over fd, which is owned from now on. Returns 0, or a negative errno. */
+int mrc_log_to_fd(int fd);
+
+/* RSS over the IP addresses, and over no port number. */
+extern const uint64_t mrc_rss_addresses;
+
+#endif
