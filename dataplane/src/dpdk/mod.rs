@@ -11,20 +11,28 @@ mod clock;
 mod driver;
 mod eal;
 mod error;
+mod lane;
 mod log;
 mod pool;
 mod port;
 mod rx;
 mod spec;
+mod stats;
+mod steer;
 mod tx;
+mod worker;
 
 pub use clock::Clock;
 pub use eal::{Eal, EalOptions, Memory};
 pub use error::{Error, Said};
+pub use lane::{App, Engine, Lane, Poll};
 pub use port::{Port, PortConfig, PortStats, Queue};
 pub use rx::{Batch, Frame, Mbuf, RxQueue};
 pub use spec::PortSpec;
+pub use stats::{Counter, LaneStats};
+pub use steer::Steering;
 pub use tx::{TxPorts, TxQueue};
+pub use worker::{Worker, WorkerOptions, Workers};
 
 /// Frames in a burst: what one call to DPDK receives or sends at most.
 pub const BURST: usize = 32;

@@ -400,6 +400,10 @@ impl Port {
             rx_nombuf: raw.rx_nombuf,
         }
     }
+
+    pub(super) fn keep(&self) -> Arc<Inner> {
+        Arc::clone(&self.inner)
+    }
 }
 
 /// The MTU to configure: what the driver takes, where it reports a limit that it does not have.

@@ -76,8 +76,11 @@ impl Batch {
     /// Frame `index`; `None` when there is none, or it was taken.
     #[inline]
     pub fn frame(&mut self, index: usize) -> Option<Frame<'_>> {
-        let mbuf = NonNull::new(*self.mbufs[..self.len].get(index)?)?;
-        let seg = &self.segs[index];
+        if index >= self.len {
+            return None;
+        }
+        let mbuf = NonNull::new(*self.mbufs.get(index)?)?;
+        let seg = self.segs.get(index)?;
         let first = seg.data.cast::<u8>().cast_const();
         let (first_len, len) = (usize::from(seg.data_len), seg.pkt_len as usize);
         let wanted = len.min(HEAD_MAX);
@@ -85,14 +88,17 @@ impl Batch {
             // SAFETY: the first segment holds so many bytes, which stay while the batch has the mbuf.
             unsafe { core::slice::from_raw_parts(first, wanted) }
         } else {
-            gather(mbuf, first, first_len, &mut self.scratch[..wanted])
+            gather(mbuf, first, first_len, self.scratch.get_mut(..wanted)?)
         };
         Some(Frame { head, len, first, first_len, mbuf })
     }
 
     /// Takes frame `index` out, to give it to another worker.
     pub fn take(&mut self, index: usize) -> Option<Mbuf> {
-        let mbuf = self.mbufs[..self.len].get_mut(index)?;
+        if index >= self.len {
+            return None;
+        }
+        let mbuf = self.mbufs.get_mut(index)?;
         let taken = core::mem::replace(mbuf, core::ptr::null_mut());
         self.holes |= !taken.is_null();
         NonNull::new(taken).map(Mbuf)
@@ -101,11 +107,13 @@ impl Batch {
     /// Fills an empty batch with frames from other workers, as far as they go.
     pub fn refill(&mut self, mut from: impl FnMut() -> Option<Mbuf>) -> usize {
         self.free();
-        while self.len < BURST
-            && let Some(mbuf) = from()
-        {
-            self.mbufs[self.len] = mbuf.into_raw();
+        for place in &mut self.mbufs {
+            let Some(mbuf) = from() else { break };
+            *place = mbuf.into_raw();
             self.len += 1;
+        }
+        if self.len == 0 {
+            return 0;
         }
         // SAFETY: the first `len` places hold live mbufs that are ours; both arrays are that long.
         unsafe { sys::mrc_describe(self.mbufs.as_ptr(), self.segs.as_mut_ptr(), self.len as u16) };

@@ -149,7 +149,7 @@ impl TxQueue {
         self.lent_len = len as u16;
         // SAFETY: the mbuf is ours, empty, in one segment, and of a pool with room for `len` bytes (pools are sized by
         // SMALL_FRAME and by max_frame). Its bytes were written before, or are memory that DPDK mapped as zeros.
-        Some(unsafe { core::slice::from_raw_parts_mut(stock.data[stock.at].cast::<u8>(), len) })
+        Some(unsafe { core::slice::from_raw_parts_mut(stock.data.get(stock.at)?.cast::<u8>(), len) })
     }
 
     /// The slot lent last is complete: it waits for the next flush.
@@ -161,10 +161,13 @@ impl TxQueue {
             Lent::Large => &mut self.large,
         };
         self.lent = Lent::None;
-        self.pending[self.len] = stock.ready[stock.at];
-        self.lens[self.len] = self.lent_len;
-        stock.at += 1;
-        self.len += 1;
+        if let (Some(mbuf), Some(len), Some(ready)) =
+            (self.pending.get_mut(self.len), self.lens.get_mut(self.len), stock.ready.get(stock.at))
+        {
+            (*mbuf, *len) = (*ready, self.lent_len);
+            stock.at += 1;
+            self.len += 1;
+        }
     }
 
     /// Offers what waits to the port, and returns how many frames it took. The others stay, in order.

@@ -2,12 +2,12 @@
 //! under a plain `cargo test` each starts this program again for itself alone ([`alone`]).
 //!
 //! A test that needs a privilege which it lacks says so and passes.
-#![cfg(feature = "dpdk")]
 #![allow(clippy::expect_used, reason = "tests")]
 
 mod faults;
 mod ring;
 mod software;
+mod workers;
 
 use std::process::Command;
 use std::time::{Duration, Instant};

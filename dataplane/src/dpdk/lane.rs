@@ -1,0 +1,214 @@
+//! A lane: one engine, its queues, and the application that uses it.
+
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::port::Queue;
+use super::rx::{Batch, RxQueue};
+use super::stats::LaneStats;
+use super::steer::Steering;
+use super::tx::TxPorts;
+use crate::Ns;
+use crate::nic::{PortId, RxFrame};
+
+/// What a worker drives: the protocol engine, as far as the loop knows it.
+pub trait Engine: Send {
+    /// A frame came in on `port`. The engine counts what it refuses.
+    fn receive<F: RxFrame>(&mut self, now: Ns, port: PortId, frame: &F);
+
+    /// Nothing came in: what waited for more is to go out.
+    fn on_idle(&mut self, now: Ns);
+
+    /// Timers that are due.
+    fn on_time(&mut self, now: Ns);
+
+    /// Commits frames until there is none or a port is full; how many.
+    fn transmit(&mut self, now: Ns, out: &mut TxPorts) -> usize;
+
+    /// The port accepted `frames` more of what was committed, in order.
+    fn sent(&mut self, now: Ns, port: PortId, frames: usize);
+
+    /// Which of `workers` owns the source of the frame that starts with `head`; `None` when any will do.
+    fn owner(head: &[u8], workers: usize) -> Option<usize>;
+}
+
+/// How an application fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// It did something.
+    Busy,
+    /// It had nothing to do.
+    Idle,
+    /// It needs the worker no more. A worker ends when the applications of all its lanes say so in one turn; until then
+    /// each is polled on, so that its peers are still answered.
+    Done,
+}
+
+/// An application that runs on the worker itself, once a turn. It must not wait.
+pub trait App<E>: Send {
+    /// Does what there is to do.
+    fn poll(&mut self, now: Ns, engine: &mut E) -> Poll;
+}
+
+/// No application: the engine answers its peers until the worker is told to stop.
+impl<E> App<E> for () {
+    fn poll(&mut self, _now: Ns, _engine: &mut E) -> Poll {
+        Poll::Idle
+    }
+}
+
+/// An engine with queue i of each of its ports, for worker i of the NIC.
+#[derive(Debug)]
+pub struct Lane<E, A> {
+    /// The engine.
+    pub engine: E,
+    /// The application.
+    pub app: A,
+    rx: Vec<RxQueue>,
+    tx: TxPorts,
+    stats: Arc<LaneStats>,
+    shared: Option<Shared>,
+    impairment: Option<Impairment>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    steering: Arc<Steering>,
+    worker: usize,
+    inbox: Batch,
+}
+
+#[derive(Debug)]
+struct Impairment {
+    /// A frame is dropped when the next random number is below.
+    below: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl<E: Engine, A: App<E>> Lane<E, A> {
+    /// A lane over one queue of each of the NIC's ports, in the order of the ports.
+    #[must_use]
+    pub fn new(engine: E, app: A, queues: Vec<Queue>) -> Lane<E, A> {
+        let (rx, tx) = queues.into_iter().map(|queue| (queue.rx, queue.tx)).unzip();
+        let (tx, stats) = (TxPorts::new(tx), Arc::default());
+        Lane { engine, app, rx, tx, stats, shared: None, impairment: None }
+    }
+
+    /// The lane is worker `worker` of several that share the NIC's ports.
+    #[must_use]
+    pub fn with_steering(mut self, steering: Arc<Steering>, worker: usize) -> Lane<E, A> {
+        self.shared = (steering.workers() > 1).then(|| Shared { steering, worker, inbox: Batch::new() });
+        self
+    }
+
+    /// Drops a share (0 to 1) of the received frames; the same ones for the same seed and order of arrival.
+    #[must_use]
+    pub fn with_loss(mut self, share: f64, seed: u64) -> Lane<E, A> {
+        // Saturates: 1 is all but one frame in 2^64.
+        let below = (share.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
+        self.impairment = (below > 0).then(|| Impairment { below, random: Xoshiro256PlusPlus::seed_from_u64(seed) });
+        self
+    }
+
+    /// What the lane counts, for any thread to read.
+    #[must_use]
+    pub fn stats(&self) -> Arc<LaneStats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// One turn: receive, time, application, transmit.
+    #[inline]
+    pub(super) fn turn(&mut self, now: Ns) -> Poll {
+        let received = self.receive(now) + self.receive_handed(now);
+        if received == 0 {
+            self.engine.on_idle(now);
+        }
+        self.engine.on_time(now);
+        let poll = self.app.poll(now, &mut self.engine);
+        let sent = self.transmit(now);
+        self.stats.turns.add(1);
+        match poll {
+            Poll::Idle if received + sent > 0 => Poll::Busy,
+            Poll::Idle => {
+                self.stats.idle_turns.add(1);
+                Poll::Idle
+            }
+            other => other,
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Ns) -> usize {
+        let (mut received, mut dropped, mut handed, mut lost) = (0, 0, 0, 0);
+        for (i, queue) in self.rx.iter_mut().enumerate() {
+            let port = PortId(i as u8);
+            let batch = queue.burst();
+            received += batch.len();
+            for at in 0..batch.len() {
+                if let Some(impairment) = &mut self.impairment
+                    && impairment.random.next_u64() < impairment.below
+                {
+                    dropped += 1;
+                    continue;
+                }
+                let Some(frame) = batch.frame(at) else { continue };
+                if let Some(Shared { steering, worker, .. }) = &self.shared
+                    && let Some(owner) = E::owner(frame.head(), steering.workers())
+                    && owner != *worker
+                {
+                    let pushed = batch.take(at).is_some_and(|mbuf| steering.push(owner, port, mbuf));
+                    handed += usize::from(pushed);
+                    lost += usize::from(!pushed);
+                    continue;
+                }
+                self.engine.receive(now, port, &frame);
+            }
+            batch.free();
+        }
+        self.stats.rx_frames.add(received);
+        self.stats.impaired.add(dropped);
+        self.stats.handed_over.add(handed);
+        self.stats.handover_full.add(lost);
+        received
+    }
+
+    #[inline]
+    fn receive_handed(&mut self, now: Ns) -> usize {
+        let Some(Shared { steering, worker, inbox }) = &mut self.shared else { return 0 };
+        let mut ports = [PortId(0); super::BURST];
+        let mut from = ports.iter_mut();
+        let received = inbox.refill(|| {
+            let place = from.next()?;
+            let (port, mbuf) = steering.pop(*worker)?;
+            *place = port;
+            Some(mbuf)
+        });
+        for (at, port) in ports.iter().enumerate().take(received) {
+            if let Some(frame) = inbox.frame(at) {
+                self.engine.receive(now, *port, &frame);
+            }
+        }
+        inbox.free();
+        self.stats.handed_in.add(received);
+        received
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Ns) -> usize {
+        let (engine, tx) = (&mut self.engine, &mut self.tx);
+        while engine.transmit(now, tx) > 0 {}
+        let mut sent = 0;
+        tx.flush(|port, frames| {
+            engine.sent(now, port, frames);
+            sent += frames;
+        });
+        self.stats.tx_frames.add(sent);
+        let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
+        self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));
+        self.stats.tx_stalls.set(sum(super::TxQueue::stalls));
+        self.stats.tx_too_long.set(sum(super::TxQueue::too_long));
+        sent
+    }
+}

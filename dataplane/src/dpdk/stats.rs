@@ -1,0 +1,55 @@
+//! Counters that one thread writes and any reads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter with one writer. A reader sees some recent value.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds `n`. By the one writer alone: this is no atomic addition.
+    #[inline]
+    pub(super) fn add(&self, n: usize) {
+        if n > 0 {
+            self.set(self.get().wrapping_add(n as u64));
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// What a lane counted. Frames that the engine refuses are in the engine's own counters.
+#[derive(Debug, Default)]
+pub struct LaneStats {
+    /// Frames received from the ports.
+    pub rx_frames: Counter,
+    /// Frames that the ports accepted.
+    pub tx_frames: Counter,
+    /// Received frames dropped on purpose.
+    pub impaired: Counter,
+    /// Frames handed to the worker that owns their source.
+    pub handed_over: Counter,
+    /// Frames received from other workers.
+    pub handed_in: Counter,
+    /// Frames lost because another worker's ring was full.
+    pub handover_full: Counter,
+    /// Turns of the loop.
+    pub turns: Counter,
+    /// Turns in which nothing came, went or was done.
+    pub idle_turns: Counter,
+    /// Slots refused because a pool was empty.
+    pub tx_pool_empty: Counter,
+    /// Flushes of which a port took nothing.
+    pub tx_stalls: Counter,
+    /// Slots refused because the port can't carry such a frame.
+    pub tx_too_long: Counter,
+}
