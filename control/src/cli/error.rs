@@ -21,6 +21,9 @@ pub enum Error {
     /// A capture can't be read: exit code 2 where the wrong file was named, else 1.
     #[error("{0}")]
     Capture(#[from] CaptureError),
+    /// DPDK, a port or a worker: exit code 2 where what the user named is not there, else 1.
+    #[error("{0}")]
+    Dpdk(#[from] dataplane::dpdk::Error),
     /// Standard output can't be written. Who closed it, as `head` does, wants no more: that ends the command quietly.
     #[error("can't write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -33,7 +36,8 @@ impl Error {
             Error::Output(e) if e.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Error::Usage(_) => USAGE,
             Error::Capture(e) if e.is_wrong_file() => USAGE,
-            Error::Failure(_) | Error::Capture(_) | Error::Output(_) => FAILURE,
+            Error::Dpdk(e) if e.is_usage() => USAGE,
+            Error::Failure(_) | Error::Dpdk(_) | Error::Capture(_) | Error::Output(_) => FAILURE,
         };
         say(&format!("error: {self}"));
         ExitCode::from(code)

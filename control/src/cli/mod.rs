@@ -1,5 +1,6 @@
 //! The command line of `mrcnic`: one file a subcommand.
 
+mod bench;
 mod decode;
 mod error;
 mod output;
@@ -24,6 +25,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::Args),
     /// Decode the MRC packets of a capture
     Decode(decode::Args),
 }
@@ -67,6 +69,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // A logger that is there already stays: only tests run a second command in one process.
     let _ = log.try_init();
     let done = match cli.command {
+        Command::Bench(args) => bench::run(&args),
         Command::Decode(args) => decode::run(&args),
     };
     match done {

@@ -13,6 +13,9 @@ use super::tx::TxPorts;
 use crate::Ns;
 use crate::nic::{PortId, RxFrame};
 
+/// Bursts that a turn sends at most: a burst of requests draws more replies than it has frames, and a turn must end.
+const BURSTS_A_TURN: usize = 4;
+
 /// What a worker drives: the protocol engine, as far as the loop knows it.
 pub trait Engine: Send {
     /// A frame came in on `port`. The engine counts what it refuses.
@@ -24,7 +27,7 @@ pub trait Engine: Send {
     /// Timers that are due.
     fn on_time(&mut self, now: Ns);
 
-    /// Commits frames until there is none or a port is full; how many.
+    /// Commits frames, a burst at most, until there is none or a port is full; how many.
     fn transmit(&mut self, now: Ns, out: &mut TxPorts) -> usize;
 
     /// The port accepted `frames` more of what was committed, in order.
@@ -198,12 +201,17 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     #[inline]
     fn transmit(&mut self, now: Ns) -> usize {
         let (engine, tx) = (&mut self.engine, &mut self.tx);
-        while engine.transmit(now, tx) > 0 {}
         let mut sent = 0;
-        tx.flush(|port, frames| {
-            engine.sent(now, port, frames);
-            sent += frames;
-        });
+        for _ in 0..BURSTS_A_TURN {
+            let written = engine.transmit(now, tx);
+            tx.flush(|port, frames| {
+                engine.sent(now, port, frames);
+                sent += frames;
+            });
+            if written < super::BURST {
+                break;
+            }
+        }
         self.stats.tx_frames.add(sent);
         let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
         self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));
