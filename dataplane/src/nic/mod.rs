@@ -135,8 +135,8 @@ impl Observer for Outcome<'_> {
         self.destination.spraying.assume_bad(ev, self.now);
     }
 
-    fn spurious(&mut self) {
-        self.stats.spurious_retransmits.add(1);
+    fn spurious(&mut self, times: u64) {
+        self.stats.spurious_retransmits.add(times);
     }
 
     #[inline]

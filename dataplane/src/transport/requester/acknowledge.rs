@@ -30,8 +30,11 @@ impl Requester {
             SackFor::Probe { .. } => None,
         };
         let rtt = drew.and_then(|psn| self.rtt_sample(now, psn, rtx, sack.cc.tx_timestamp));
-        if !rtx && drew.is_some_and(|psn| self.is_outstanding(psn) && self.slots[self.index(psn)].resends > 0) {
-            observer.spurious();
+        if let Some(psn) = drew.filter(|&psn| !rtx && self.is_outstanding(psn)) {
+            let resends = self.slots[self.index(psn)].resends;
+            if resends > 0 {
+                observer.spurious(resends.into());
+            }
         }
         let mut acknowledged = self.acknowledge_up_to(cack, observer);
         let mut reported = cack;

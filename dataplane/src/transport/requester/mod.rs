@@ -73,8 +73,8 @@ pub trait Observer {
     fn refused(&mut self, nominal: u32, trimmed: bool);
     /// The transmission on `ev` timed out.
     fn timed_out(&mut self, ev: u32);
-    /// A packet was retransmitted although its first transmission had arrived.
-    fn spurious(&mut self);
+    /// A packet was sent again `times` times although its first transmission arrived.
+    fn spurious(&mut self, times: u64);
     /// A request ended; `wanted` says whether its poster is to be told (a failure always is).
     fn completed(&mut self, completion: Completion, wanted: bool);
 }
