@@ -1,1 +1,33 @@
-//! Shared parts of the benches.
+//! What the benches share.
+
+use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Template, UDP_PORT, WriteHeaders};
+use std::net::Ipv4Addr;
+
+/// A template between two addresses over IPv4.
+#[must_use]
+pub fn template() -> Template {
+    let addressing = Addressing {
+        source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        vlan: None,
+        source: Ipv4Addr::new(10, 0, 0, 1).into(),
+        destination: Ipv4Addr::new(10, 0, 0, 2).into(),
+        hop_limit: 64,
+        udp_port: UDP_PORT,
+    };
+    Template::new(&addressing).expect("one address family")
+}
+
+/// Extension headers of a Write of `len` bytes.
+#[must_use]
+pub fn write_headers(len: u32) -> Ext {
+    let reth = Reth { va: 0x1000, rkey: 0x100, dmalen: len };
+    Ext::Write(WriteHeaders { meth: Meth::default(), timestamp: None, reth, immediate: None })
+}
+
+/// Writes a data frame with `payload` bytes into `frame`, which has its length. False when it does not fit.
+pub fn write_frame(template: &Template, frame: &mut [u8], ext: &Ext, payload: usize) -> bool {
+    let marks = Marks { ev: 300, dscp: 4, ecn: 2 };
+    let at = template.write_headers(frame, marks, &Bth::new(Opcode::WriteOnly, 0x01_0000, 7), ext, payload);
+    at.is_some_and(|at| template.seal(frame, at, payload))
+}
