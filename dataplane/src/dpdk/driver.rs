@@ -57,6 +57,11 @@ impl Driver {
         known.iter().find(|(prefix, _)| stem.starts_with(prefix)).map_or(Driver::Other, |(_, driver)| *driver)
     }
 
+    /// True for a memif port that connects, rather than listens.
+    pub(super) fn is_memif_client(spec: &PortSpec) -> bool {
+        spec.argument("role").is_none_or(|role| role == "client" || role == "slave")
+    }
+
     /// True when the driver carries frames of any size its buffers hold, whatever MTU it reports.
     pub(super) fn ignores_mtu(self) -> bool {
         !matches!(self, Driver::Other | Driver::Tap)
@@ -77,7 +82,7 @@ impl Driver {
             Driver::Ring | Driver::Null => Ok(any),
             Driver::Memif => {
                 // Smaller buffers work, and chain: three descriptors a frame. The client's count for both sides.
-                if spec.argument("role").is_none_or(|role| role == "client" || role == "slave") {
+                if Driver::is_memif_client(spec) {
                     spec.default_argument("bsize", frame.next_multiple_of(64).min(usize::from(u16::MAX)));
                 }
                 Ok(any)

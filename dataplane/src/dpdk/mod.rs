@@ -13,6 +13,7 @@ mod eal;
 mod error;
 mod lane;
 mod log;
+mod memif;
 mod pool;
 mod port;
 mod rx;
