@@ -1,1 +1,5 @@
-//! Control side of mrcnic.
+//! Control side of mrcnic: the `mrcnic` command, records, and what else is not on the data path.
+
+pub mod bench;
+pub mod cli;
+pub mod records;

@@ -1,2 +1,7 @@
 //! The `mrcnic` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    control::cli::run(std::env::args_os())
+}

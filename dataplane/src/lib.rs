@@ -4,10 +4,14 @@
 //! time, asks what to send next, and when to come back. The same code moves bytes on DPDK ports (feature `dpdk`) and runs in virtual
 //! time.
 
+pub mod congestion;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 pub mod memory;
 pub mod nic;
+pub mod path;
 pub mod time;
+pub mod transport;
+pub mod wire;
 
 pub use time::Ns;

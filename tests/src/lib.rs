@@ -1,1 +1,318 @@
-//! Shared parts of the tests.
+//! Two NICs in virtual time, joined by a channel that delays, loses, repeats and reorders frames.
+//!
+//! One seed gives one result. Time jumps from event to event, so seconds of protocol take milliseconds.
+
+use dataplane::Ns;
+use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
+use dataplane::nic::{
+    CompletionEntry, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, TxBurst,
+    WriteRequest,
+};
+use dataplane::transport::Psn;
+use dataplane::wire::{MacAddr, Packet, Rules, parse};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Where the regions of [`Pair`] begin, as requests name them.
+pub const IOVA: u64 = 0x7000_0000;
+const DOMAIN: Domain = Domain(1);
+
+/// What the channel does to frames, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Channel {
+    /// One-way delay in ns.
+    pub delay_ns: u64,
+    /// Each frame is late by up to this many ns more, at random: it reorders.
+    pub jitter_ns: u64,
+    /// Share of frames that are lost.
+    pub loss: f64,
+    /// Share of frames that come twice.
+    pub duplicate: f64,
+    /// Share of frames in which a bit is flipped.
+    pub corrupt: f64,
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Channel { delay_ns: 1_000, jitter_ns: 0, loss: 0.0, duplicate: 0.0, corrupt: 0.0 }
+    }
+}
+
+/// What a filter says of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The channel does with it what it does with any.
+    Pass,
+    /// It is lost.
+    Drop,
+    /// These bytes travel instead.
+    Replace(Vec<u8>),
+}
+
+/// Sees each frame before the channel: when it was sent, by which NIC (0 or 1), and what it is.
+pub type Filter = Box<dyn FnMut(Ns, usize, &Packet, &[u8]) -> Fate>;
+
+/// A QP of a [`Pair`], at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpPair {
+    /// The number at each end.
+    pub qpn: [Qpn; 2],
+}
+
+/// Frames that a NIC has written.
+#[derive(Default)]
+struct Outbox {
+    frames: Vec<Vec<u8>>,
+    open: Vec<u8>,
+}
+
+impl TxBurst for Outbox {
+    fn slot(&mut self, _port: PortId, len: usize) -> Option<&mut [u8]> {
+        self.open.clear();
+        self.open.resize(len, 0xEE);
+        Some(&mut self.open)
+    }
+
+    fn commit(&mut self) {
+        self.frames.push(std::mem::take(&mut self.open));
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct InFlight {
+    at: Ns,
+    order: u64,
+    to: usize,
+    frame: Vec<u8>,
+}
+
+/// Two NICs and the channel between them.
+pub struct Pair {
+    /// The NICs.
+    pub nics: [Nic; 2],
+    /// Virtual time.
+    pub now: Ns,
+    /// The channel.
+    pub channel: Channel,
+    /// Looks at each frame before the channel.
+    pub filter: Option<Filter>,
+    /// Registered memory of each NIC.
+    pub memory: [Arc<Buffer>; 2],
+    /// Its key.
+    pub keys: [Key; 2],
+    /// Completions of each NIC in their order.
+    pub completions: [Vec<CompletionEntry>; 2],
+    numbers: [QpNumbers; 2],
+    ends: [Endpoint; 2],
+    queue: BinaryHeap<Reverse<InFlight>>,
+    order: u64,
+    rng: Xoshiro256PlusPlus,
+}
+
+/// The addresses of the two NICs.
+fn ends(v6: bool) -> [Endpoint; 2] {
+    [1u8, 2].map(|n| {
+        let ip = if v6 {
+            IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, n.into()))
+        } else {
+            IpAddr::V4(Ipv4Addr::new(10, 0, 0, n))
+        };
+        Endpoint { mac: MacAddr([2, 0, 0, 0, 0, n]), ip }
+    })
+}
+
+impl Pair {
+    /// Two NICs with `bytes` of registered memory each, over IPv4.
+    #[must_use]
+    pub fn new(params: NicParams, bytes: usize, channel: Channel, seed: u64) -> Pair {
+        Pair::over(false, params, bytes, channel, seed)
+    }
+
+    /// Two NICs over IPv6 or IPv4.
+    #[must_use]
+    pub fn over(v6: bool, params: NicParams, bytes: usize, channel: Channel, seed: u64) -> Pair {
+        let ends = ends(v6);
+        let mut keys = [Key(0); 2];
+        let memory = [Buffer::new(bytes), Buffer::new(bytes)];
+        let nics = std::array::from_fn(|n| {
+            let port = PortInfo { mac: ends[n].mac, max_frame: 65_535 };
+            let mut nic = Nic::new(NicParams { seed: seed ^ n as u64, ..params }, &[port]).expect("valid parameters");
+            keys[n] = Keys::default().allocate().expect("a first key");
+            let region =
+                Region { domain: DOMAIN, access: Access { remote_write: true }, iova: IOVA, memory: memory[n].clone() };
+            nic.register(keys[n], region);
+            nic
+        });
+        Pair {
+            nics,
+            now: Ns::ZERO,
+            channel,
+            filter: None,
+            memory,
+            keys,
+            completions: [Vec::new(), Vec::new()],
+            numbers: Default::default(),
+            ends,
+            queue: BinaryHeap::new(),
+            order: 0,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+        }
+    }
+
+    /// Opens a QP between the NICs, ready to send at both ends, that starts at `psn`.
+    pub fn connect(&mut self, psn: u32) -> QpPair {
+        let qpn = [0, 1].map(|n: usize| self.numbers[n].allocate().expect("a free QP number"));
+        for n in [0, 1] {
+            let spec = QpSpec {
+                qpn: qpn[n],
+                state: QpState::Rts,
+                port: PortId(0),
+                local: self.ends[n],
+                remote: self.ends[1 - n],
+                vlan: None,
+                peer_qpn: qpn[1 - n].get(),
+                send_psn: Psn::new(psn),
+                receive_psn: Psn::new(psn),
+                peer_window: u32::MAX,
+                domain: DOMAIN,
+                send_depth: 1024,
+                placement: Placement::Keyed,
+            };
+            self.nics[n].open(spec).expect("the QP opens");
+        }
+        QpPair { qpn }
+    }
+
+    /// The address of a NIC.
+    #[must_use]
+    pub fn address(&self, nic: usize) -> IpAddr {
+        self.ends[nic].ip
+    }
+
+    /// A Write of NIC 0's bytes at `from` to NIC 1's at `to`.
+    #[must_use]
+    pub fn write(&self, wr_id: u64, from: usize, to: usize, len: usize) -> WriteRequest {
+        WriteRequest {
+            wr_id,
+            local_key: self.keys[0],
+            local_va: IOVA + from as u64,
+            remote_key: self.keys[1],
+            remote_va: IOVA + to as u64,
+            len: len as u32,
+            signaled: true,
+        }
+    }
+
+    /// Fills NIC 0's memory with bytes that depend on their place and on `salt`.
+    pub fn fill(&self, salt: u64) {
+        self.memory[0].write(0, &pattern(self.memory[0].len(), salt)).expect("all of the buffer");
+    }
+
+    /// NIC `nic`'s bytes.
+    #[must_use]
+    pub fn bytes(&self, nic: usize, at: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.memory[nic].read(at, &mut out).expect("inside the buffer");
+        out
+    }
+
+    /// Puts a frame onto the channel's end at NIC `to`, at once and untouched.
+    pub fn inject(&mut self, to: usize, frame: Vec<u8>) {
+        self.push(self.now, to, frame);
+    }
+
+    fn push(&mut self, at: Ns, to: usize, frame: Vec<u8>) {
+        self.order += 1;
+        self.queue.push(Reverse(InFlight { at, order: self.order, to, frame }));
+    }
+
+    /// Lets time pass until nothing is left to happen, or until `end`.
+    pub fn run_until(&mut self, end: Ns) {
+        loop {
+            self.send_all();
+            let wakes = self.nics.iter().filter_map(Nic::next_wake).min();
+            let frame = self.queue.peek().map(|Reverse(frame)| frame.at);
+            let Some(next) = wakes.into_iter().chain(frame).min() else { break };
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.deliver();
+            for nic in &mut self.nics {
+                nic.on_time(self.now);
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Lets `ns` pass.
+    pub fn run_for(&mut self, ns: u64) {
+        self.run_until(self.now + ns);
+    }
+
+    fn deliver(&mut self) {
+        let mut received = [false; 2];
+        while self.queue.peek().is_some_and(|Reverse(frame)| frame.at <= self.now) {
+            let Some(Reverse(InFlight { to, frame, .. })) = self.queue.pop() else { break };
+            // What a NIC refuses is in its counters.
+            let _ = self.nics[to].receive(self.now, PortId(0), &frame.as_slice());
+            received[to] = true;
+        }
+        for (nic, _) in self.nics.iter_mut().zip(received).filter(|(_, received)| *received) {
+            nic.on_idle(self.now);
+        }
+    }
+
+    fn send_all(&mut self) {
+        for from in [0, 1] {
+            let mut outbox = Outbox::default();
+            while self.nics[from].transmit(self.now, &mut outbox) > 0 {
+                let frames = std::mem::take(&mut outbox.frames);
+                self.nics[from].sent(self.now, PortId(0), frames.len());
+                for frame in frames {
+                    self.carry(from, frame);
+                }
+            }
+            self.completions[from].extend(std::iter::from_fn(|| self.nics[from].poll()));
+        }
+    }
+
+    /// One frame through the channel.
+    fn carry(&mut self, from: usize, mut frame: Vec<u8>) {
+        if let Some(filter) = &mut self.filter {
+            let packet = parse(&frame, frame.len(), &Rules::default()).expect("a NIC sends MRC");
+            match filter(self.now, from, &packet, &frame) {
+                Fate::Pass => {}
+                Fate::Drop => return,
+                Fate::Replace(other) => frame = other,
+            }
+        }
+        let Channel { delay_ns, jitter_ns, loss, duplicate, corrupt } = self.channel;
+        if self.rng.random_bool(loss) {
+            return;
+        }
+        if self.rng.random_bool(corrupt) {
+            let bit = self.rng.random_range(0..frame.len() * 8);
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+        let copies = 1 + usize::from(self.rng.random_bool(duplicate));
+        for _ in 0..copies {
+            let late = if jitter_ns == 0 { 0 } else { self.rng.random_range(0..=jitter_ns) };
+            self.push(self.now + delay_ns + late, 1 - from, frame.clone());
+        }
+    }
+}
+
+/// `len` bytes that depend on their place and on `salt`.
+#[must_use]
+pub fn pattern(len: usize, salt: u64) -> Vec<u8> {
+    let words = (0..len.div_ceil(8) as u64).flat_map(|at| {
+        let word = (at ^ salt.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (word ^ word >> 29).to_le_bytes()
+    });
+    words.take(len).collect()
+}

@@ -13,6 +13,12 @@ use super::tx::TxPorts;
 use crate::Ns;
 use crate::nic::{PortId, RxFrame};
 
+/// Bursts that a turn sends at most: a burst of requests draws more replies than it has frames, and a turn must end.
+const BURSTS_A_TURN: usize = 4;
+
+/// Timers wait for so many turns at most while full bursts come in.
+const TURNS_BEHIND: usize = 32;
+
 /// What a worker drives: the protocol engine, as far as the loop knows it.
 pub trait Engine: Send {
     /// A frame came in on `port`. The engine counts what it refuses.
@@ -24,7 +30,7 @@ pub trait Engine: Send {
     /// Timers that are due.
     fn on_time(&mut self, now: Ns);
 
-    /// Commits frames until there is none or a port is full; how many.
+    /// Commits frames, a burst at most, until there is none or a port is full; how many.
     fn transmit(&mut self, now: Ns, out: &mut TxPorts) -> usize;
 
     /// The port accepted `frames` more of what was committed, in order.
@@ -71,6 +77,8 @@ pub struct Lane<E, A> {
     stats: Arc<LaneStats>,
     shared: Option<Shared>,
     impairment: Option<Impairment>,
+    /// Turns in a row that left frames in the queues.
+    behind: usize,
 }
 
 #[derive(Debug)]
@@ -93,7 +101,7 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     pub fn new(engine: E, app: A, queues: Vec<Queue>) -> Lane<E, A> {
         let (rx, tx) = queues.into_iter().map(|queue| (queue.rx, queue.tx)).unzip();
         let (tx, stats) = (TxPorts::new(tx), Arc::default());
-        Lane { engine, app, rx, tx, stats, shared: None, impairment: None }
+        Lane { engine, app, rx, tx, stats, shared: None, impairment: None, behind: 0 }
     }
 
     /// The lane is worker `worker` of several that share the NIC's ports.
@@ -121,11 +129,17 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     /// One turn: receive, time, application, transmit.
     #[inline]
     pub(super) fn turn(&mut self, now: Ns) -> Poll {
-        let received = self.receive(now) + self.receive_handed(now);
+        let (received, more) = self.receive(now);
+        let received = received + self.receive_handed(now);
         if received == 0 {
             self.engine.on_idle(now);
         }
-        self.engine.on_time(now);
+        // What waits in the queues may be the very acknowledgements that timers wait for: after the worker was kept from its
+        // core, they come first.
+        self.behind = if more { self.behind + 1 } else { 0 };
+        if self.behind % TURNS_BEHIND == 0 {
+            self.engine.on_time(now);
+        }
         let poll = self.app.poll(now, &mut self.engine);
         let sent = self.transmit(now);
         self.stats.turns.add(1);
@@ -140,12 +154,14 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Ns) -> usize {
+    fn receive(&mut self, now: Ns) -> (usize, bool) {
+        let mut more = false;
         let (mut received, mut dropped, mut handed, mut lost) = (0, 0, 0, 0);
         for (i, queue) in self.rx.iter_mut().enumerate() {
             let port = PortId(i as u8);
             let batch = queue.burst();
             received += batch.len();
+            more |= batch.len() == super::BURST;
             for at in 0..batch.len() {
                 if let Some(impairment) = &mut self.impairment
                     && impairment.random.next_u64() < impairment.below
@@ -171,7 +187,7 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
         self.stats.impaired.add(dropped);
         self.stats.handed_over.add(handed);
         self.stats.handover_full.add(lost);
-        received
+        (received, more)
     }
 
     #[inline]
@@ -198,12 +214,17 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     #[inline]
     fn transmit(&mut self, now: Ns) -> usize {
         let (engine, tx) = (&mut self.engine, &mut self.tx);
-        while engine.transmit(now, tx) > 0 {}
         let mut sent = 0;
-        tx.flush(|port, frames| {
-            engine.sent(now, port, frames);
-            sent += frames;
-        });
+        for _ in 0..BURSTS_A_TURN {
+            let written = engine.transmit(now, tx);
+            tx.flush(|port, frames| {
+                engine.sent(now, port, frames);
+                sent += frames;
+            });
+            if written < super::BURST {
+                break;
+            }
+        }
         self.stats.tx_frames.add(sent);
         let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
         self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));

@@ -10,6 +10,7 @@
 mod clock;
 mod driver;
 mod eal;
+mod engine;
 mod error;
 mod lane;
 mod log;

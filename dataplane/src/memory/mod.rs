@@ -3,6 +3,14 @@
 //! This is the one room of the protocol core with `unsafe` code, and the one place that writes a remote's bytes.
 #![allow(unsafe_code)]
 
+mod buffer;
 mod extent;
+mod frame;
+mod table;
 
+pub use buffer::{Buffer, OutOfRange};
 pub use extent::Extent;
+pub use frame::RxFrame;
+pub use table::{
+    Access, AccessError, Domain, Key, Keys, REGIONS_MAX, Region, Scratch, Table, Target, checksum, read_bytes,
+};

@@ -1,0 +1,338 @@
+//! The applications that run on the workers: one that writes and measures, one that is written to.
+
+use super::pattern;
+use crossbeam::queue::ArrayQueue;
+use dataplane::Ns;
+use dataplane::dpdk::{App, Poll};
+use dataplane::memory::{Buffer, Key};
+use dataplane::nic::{Nic, Qpn, Stats, Status, WriteRequest};
+use dataplane::time::{MS, SEC};
+use hdrhistogram::Histogram;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Requests that one turn posts at most, so that receiving is never kept waiting.
+const POSTS_A_TURN: usize = 64;
+/// After so long without a frame in either direction everything in flight has arrived.
+const QUIET_NS: u64 = 2 * MS;
+/// Without a completion for so long the peer is not reached.
+const STALL_NS: u64 = 5 * SEC;
+/// Longest latency that is told apart.
+const LATENCY_MAX_NS: u64 = 60 * SEC;
+
+/// What the control thread asks of a requester.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Command {
+    /// Measure messages of `size` bytes for `ns` of sending.
+    Measure { size: usize, ns: u64 },
+    /// End.
+    Quit,
+}
+
+/// What a requester measured at one size.
+pub(super) struct Measured {
+    pub(super) messages: u64,
+    /// Time spent sending, in ns: from the first post of a round to its last completion, summed.
+    pub(super) sending_ns: u64,
+    /// Post to completion, in ns.
+    pub(super) latency: Histogram<u64>,
+    pub(super) errors: u64,
+    pub(super) verified: bool,
+    pub(super) evs_used: usize,
+    /// What the engine's counters gained.
+    pub(super) gained: HashMap<&'static str, u64>,
+    /// Why the measurement ended before its time.
+    pub(super) fault: Option<String>,
+}
+
+/// The two queues between the control thread and a requester, and what it shows while it works.
+pub(super) struct Mailbox {
+    pub(super) commands: ArrayQueue<Command>,
+    pub(super) results: ArrayQueue<Box<Measured>>,
+    /// Sending time of the current size so far, in ns.
+    pub(super) progress_ns: AtomicU64,
+    /// Set once: stop posting, wait for what is in flight, report.
+    pub(super) interrupted: AtomicBool,
+}
+
+impl Mailbox {
+    pub(super) fn new() -> Arc<Mailbox> {
+        Arc::new(Mailbox {
+            commands: ArrayQueue::new(4),
+            results: ArrayQueue::new(4),
+            progress_ns: AtomicU64::new(0),
+            interrupted: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Whom a requester writes to, and from where.
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    pub(super) qps: Vec<Qpn>,
+    /// Requests in flight on each QP at most.
+    pub(super) depth: usize,
+    pub(super) source: Arc<Buffer>,
+    pub(super) source_key: Key,
+    pub(super) target: Arc<Buffer>,
+    pub(super) target_key: Key,
+    /// The peer's counters: with them it is known that nothing is in flight.
+    pub(super) stats: Option<Arc<Stats>>,
+}
+
+/// One size being measured.
+struct Run {
+    size: usize,
+    limit_ns: u64,
+    /// Messages of a round: each has a place of its own in the memory.
+    a_round: usize,
+    round: u64,
+    posted: usize,
+    completed: usize,
+    round_began: Ns,
+    last_completion: Ns,
+    time_is_up: bool,
+    outcome: Measured,
+    before: HashMap<&'static str, u64>,
+    evs_before: HashMap<u32, u64>,
+}
+
+enum Phase {
+    Waiting,
+    /// The memory is filled; the round begins at the next turn, with a fresh reading of the clock.
+    Filled(Box<Run>),
+    Sending(Box<Run>),
+    /// Waiting until nothing moves: frames seen last, and since when.
+    Draining(Box<Run>, u64, Ns),
+    Over,
+}
+
+/// Writes, waits, checks.
+pub(super) struct Requester {
+    mailbox: Arc<Mailbox>,
+    peer: Peer,
+    /// Requests in flight on each QP.
+    in_flight: Vec<usize>,
+    next_qp: usize,
+    rounds: u64,
+    /// Requests that ended so far.
+    completed: u64,
+    phase: Phase,
+    acknowledger: Option<super::null::Acknowledger>,
+}
+
+/// What a lane of the bench runs.
+pub(super) enum Bench {
+    /// The side that writes.
+    Requester(Box<Requester>),
+    /// The side that is written to: its engine does all.
+    Responder,
+}
+
+impl App<Nic> for Bench {
+    #[inline]
+    fn poll(&mut self, now: Ns, nic: &mut Nic) -> Poll {
+        match self {
+            Bench::Requester(requester) => requester.poll(now, nic),
+            Bench::Responder => Poll::Idle,
+        }
+    }
+}
+
+impl Requester {
+    pub(super) fn new(mailbox: Arc<Mailbox>, peer: Peer, acknowledger: Option<super::null::Acknowledger>) -> Requester {
+        let in_flight = vec![0; peer.qps.len()];
+        Requester { mailbox, peer, in_flight, next_qp: 0, rounds: 0, completed: 0, phase: Phase::Waiting, acknowledger }
+    }
+
+    fn poll(&mut self, now: Ns, nic: &mut Nic) -> Poll {
+        match core::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Waiting => self.wait(nic),
+            Phase::Filled(mut run) => {
+                run.round_began = now;
+                run.last_completion = now;
+                self.send(now, nic, run)
+            }
+            Phase::Sending(run) => self.send(now, nic, run),
+            Phase::Draining(run, frames, since) => self.drain(now, nic, run, frames, since),
+            Phase::Over => Poll::Idle,
+        }
+    }
+
+    fn wait(&mut self, nic: &Nic) -> Poll {
+        self.phase = match self.mailbox.commands.pop() {
+            None => Phase::Waiting,
+            Some(Command::Quit) => Phase::Over,
+            Some(Command::Measure { size, ns }) => self.begin(nic, size, ns),
+        };
+        if matches!(self.phase, Phase::Waiting | Phase::Over) { Poll::Idle } else { Poll::Busy }
+    }
+
+    fn begin(&mut self, nic: &Nic, size: usize, limit_ns: u64) -> Phase {
+        let memory = self.peer.source.len();
+        self.mailbox.progress_ns.store(0, Ordering::Relaxed);
+        let mut run = Box::new(Run {
+            size,
+            limit_ns,
+            a_round: (memory / size.max(1)).max(1),
+            round: 0,
+            posted: 0,
+            completed: 0,
+            round_began: Ns::ZERO,
+            last_completion: Ns::ZERO,
+            time_is_up: false,
+            outcome: Measured {
+                messages: 0,
+                sending_ns: 0,
+                latency: Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("constant bounds"),
+                errors: 0,
+                verified: true,
+                evs_used: 0,
+                gained: HashMap::new(),
+                fault: None,
+            },
+            before: nic.stats().iter().collect(),
+            evs_before: nic.ev_use(self.peer.address).collect(),
+        });
+        self.fill(&mut run);
+        Phase::Filled(run)
+    }
+
+    fn fill(&mut self, run: &mut Run) {
+        self.rounds += 1;
+        run.round = self.rounds;
+        run.posted = 0;
+        run.completed = 0;
+        pattern::fill(&self.peer.source, run.a_round * run.size, run.round);
+    }
+
+    fn send(&mut self, now: Ns, nic: &mut Nic, mut run: Box<Run>) -> Poll {
+        if let Some(acknowledger) = &mut self.acknowledger {
+            acknowledger.acknowledge(now, nic, self.completed);
+        }
+        let completed = self.reap(now, nic, &mut run);
+        run.time_is_up |= run.outcome.sending_ns + now.since(run.round_began) >= run.limit_ns
+            || run.outcome.fault.is_some()
+            || self.mailbox.interrupted.load(Ordering::Relaxed);
+        let posted = if run.time_is_up { 0 } else { self.post(now, nic, &mut run) };
+        let all_back = run.completed == run.posted;
+        if all_back && (run.time_is_up || run.posted == run.a_round) {
+            self.phase = self.end_round(now, run);
+            return Poll::Busy;
+        }
+        if now.since(run.last_completion) > STALL_NS {
+            run.outcome.fault = Some(format!("no message completed for {} s", STALL_NS / SEC));
+            run.outcome.verified = false;
+            self.phase = Phase::Draining(run, 0, now);
+            return Poll::Busy;
+        }
+        self.phase = Phase::Sending(run);
+        if completed + posted > 0 { Poll::Busy } else { Poll::Idle }
+    }
+
+    fn reap(&mut self, now: Ns, nic: &mut Nic, run: &mut Run) -> usize {
+        let before = run.completed;
+        while let Some(entry) = nic.poll() {
+            run.completed += 1;
+            if let Some(at) = self.peer.qps.iter().position(|&qpn| qpn == entry.qpn) {
+                self.in_flight[at] -= 1;
+            }
+            match entry.completion.status {
+                Status::Success => {
+                    run.outcome.messages += 1;
+                    // The request's number is the time of its post.
+                    run.outcome.latency.saturating_record(now.0 - entry.completion.wr_id);
+                }
+                status => {
+                    run.outcome.errors += 1;
+                    run.outcome.fault.get_or_insert_with(|| format!("a Write ended with {status:?}"));
+                }
+            }
+        }
+        self.completed += (run.completed - before) as u64;
+        if run.completed > before {
+            run.last_completion = now;
+        }
+        run.completed - before
+    }
+
+    fn post(&mut self, now: Ns, nic: &mut Nic, run: &mut Run) -> usize {
+        let mut posted = 0;
+        let mut full = 0;
+        while posted < POSTS_A_TURN && run.posted < run.a_round && full < self.peer.qps.len() {
+            let at = self.next_qp;
+            self.next_qp = (at + 1) % self.peer.qps.len();
+            if self.in_flight[at] >= self.peer.depth {
+                full += 1;
+                continue;
+            }
+            full = 0;
+            let offset = (run.posted * run.size) as u64;
+            let request = WriteRequest {
+                wr_id: now.0,
+                local_key: self.peer.source_key,
+                local_va: offset,
+                remote_key: self.peer.target_key,
+                remote_va: offset,
+                len: run.size as u32,
+                signaled: true,
+            };
+            if let Err(refusal) = nic.post_write(self.peer.qps[at], &request) {
+                run.outcome.errors += 1;
+                run.outcome.fault.get_or_insert_with(|| refusal.to_string());
+                break;
+            }
+            self.in_flight[at] += 1;
+            run.posted += 1;
+            posted += 1;
+        }
+        posted
+    }
+
+    /// All of the round is back: the clock stands still while the target is checked.
+    fn end_round(&mut self, now: Ns, mut run: Box<Run>) -> Phase {
+        run.outcome.sending_ns += run.last_completion.since(run.round_began);
+        self.mailbox.progress_ns.store(run.outcome.sending_ns, Ordering::Relaxed);
+        run.outcome.verified &= pattern::holds(&self.peer.target, run.posted * run.size, run.round);
+        if run.time_is_up || run.outcome.sending_ns >= run.limit_ns {
+            return Phase::Draining(run, 0, now);
+        }
+        self.fill(&mut run);
+        Phase::Filled(run)
+    }
+
+    /// Waits until neither side has seen a frame for a while, so that counters of engine and port say the same.
+    fn drain(&mut self, now: Ns, nic: &mut Nic, run: Box<Run>, frames: u64, since: Ns) -> Poll {
+        let count = |stats: &Stats| stats.rx_frames.get() + stats.tx_frames.get();
+        let moving = self.acknowledger.is_none();
+        let seen = count(nic.stats()) + self.peer.stats.as_deref().map_or(0, count);
+        if moving && seen != frames {
+            self.phase = Phase::Draining(run, seen, now);
+            return Poll::Busy;
+        }
+        if now.since(since) < QUIET_NS {
+            self.phase = Phase::Draining(run, frames, since);
+            return Poll::Idle;
+        }
+        let measured = self.finish(nic, *run);
+        // The control thread asks for one size at a time, so there is room.
+        let _ = self.mailbox.results.push(Box::new(measured));
+        self.phase = Phase::Waiting;
+        Poll::Busy
+    }
+
+    fn finish(&self, nic: &Nic, run: Run) -> Measured {
+        let mut outcome = run.outcome;
+        outcome.verified &= outcome.errors == 0 && self.acknowledger.is_none();
+        outcome.gained = nic
+            .stats()
+            .iter()
+            .map(|(name, count)| (name, count - run.before.get(name).copied().unwrap_or(0)))
+            .collect();
+        let used = |&(ev, count): &(u32, u64)| count > run.evs_before.get(&ev).copied().unwrap_or(0);
+        outcome.evs_used = nic.ev_use(self.peer.address).filter(used).count();
+        outcome
+    }
+}

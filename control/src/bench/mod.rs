@@ -1,0 +1,218 @@
+//! `mrcnic bench`: two NICs, real ports, every byte checked.
+//!
+//! The requester runs as a hook on its worker, so that no third thread is busy; the control thread sleeps between its looks.
+
+mod app;
+mod null;
+mod pattern;
+mod report;
+mod setup;
+
+pub use report::{Latency, PortCounters, Report, SizeResult};
+
+use crate::cli::Error;
+use app::{Command, Mailbox, Measured};
+use dataplane::dpdk::{Eal, PortSpec};
+use setup::Running;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the control thread looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// After an interrupt what is in flight gets so long to arrive.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What joins the two NICs.
+#[derive(Clone, Debug)]
+pub enum Link {
+    /// A pair of `net_ring` ports.
+    Ring,
+    /// One port that swallows what is sent: a bench of the transmit path, and of the receive path that drops.
+    Null(PortSpec),
+    /// Two ports that reach each other.
+    Ports(PortSpec, PortSpec),
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Message sizes in bytes, in this order.
+    pub sizes: Vec<usize>,
+    /// Time to send at each size.
+    pub duration: Duration,
+    /// QPs of each requester.
+    pub qps: usize,
+    /// Requests in flight on each QP.
+    pub depth: usize,
+    /// The ports.
+    pub link: Link,
+    /// Workers in all: 1 for both NICs, or an even number.
+    pub workers: Option<usize>,
+    /// A core for each worker; workers may share one.
+    pub cores: Option<Vec<usize>>,
+    /// Share of received frames that are lost on purpose, 0 to 1.
+    pub loss: f64,
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// Registered memory of each side in bytes.
+    pub memory: usize,
+    /// Payload of a packet; `None`: what the ports carry, 4,096 at most.
+    pub mss: Option<u32>,
+    /// Turns without work after which a worker yields its core.
+    pub idle_polls: u32,
+}
+
+/// Hears how a bench is going.
+pub trait Watcher {
+    /// `share` (0 to 1) of the time at size number `index` is over.
+    fn progress(&mut self, index: usize, size: usize, share: f64);
+}
+
+/// Runs the bench. `interrupted` ends it early, with what was measured until then.
+///
+/// # Errors
+/// What cannot be brought up, and a worker that died. A Write that fails is in the report.
+pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn Watcher) -> Result<Report, Error> {
+    let running = setup::start(options)?;
+    let memcpy_gbps = memcpy_gbps();
+    let mut results = Vec::new();
+    let mut notes = notes(options, &running);
+    for (index, &size) in options.sizes.iter().enumerate() {
+        let measured =
+            measure(&running, options, size, interrupted, &mut |share| watcher.progress(index, size, share))?;
+        for fault in measured.iter().filter_map(|m| m.fault.as_ref()) {
+            notes.push(format!("{}: {fault}", report::bytes(size)));
+        }
+        results.push(SizeResult::of(size, &measured));
+        if interrupted.load(Ordering::Relaxed) {
+            notes.push("interrupted: the last size is not measured to its end".into());
+            break;
+        }
+    }
+    finish(running, options, memcpy_gbps, results, notes)
+}
+
+/// Measures one size with all requesters at once.
+fn measure(
+    running: &Running,
+    options: &Options,
+    size: usize,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Vec<Measured>, Error> {
+    let ns = u64::try_from(options.duration.as_nanos()).unwrap_or(u64::MAX);
+    for mailbox in &running.mailboxes {
+        // One command at a time is asked for, so there is room.
+        let _ = mailbox.commands.push(Command::Measure { size, ns });
+    }
+    let mut last_words: Option<Instant> = None;
+    let mut measured = Vec::with_capacity(running.mailboxes.len());
+    for mailbox in &running.mailboxes {
+        loop {
+            if let Some(one) = mailbox.results.pop() {
+                measured.push(*one);
+                break;
+            }
+            if running.workers.is_finished() || running.stop.load(Ordering::Relaxed) {
+                return Err(Error::Failure("a worker ended before its time".into()));
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                interrupt(&running.mailboxes);
+                let since = *last_words.get_or_insert_with(Instant::now);
+                if since.elapsed() > LAST_WORDS {
+                    return Err(Error::Failure("interrupted; what is in flight did not arrive".into()));
+                }
+            }
+            let done = mailbox.progress_ns.load(Ordering::Relaxed) as f64 / ns.max(1) as f64;
+            progress(done.min(1.0));
+            std::thread::sleep(LOOK);
+        }
+    }
+    progress(1.0);
+    Ok(measured)
+}
+
+fn interrupt(mailboxes: &[Arc<Mailbox>]) {
+    for mailbox in mailboxes {
+        mailbox.interrupted.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Stops the workers, and adds up what only they and the ports know.
+fn finish(
+    running: Running,
+    options: &Options,
+    memcpy_gbps: f64,
+    results: Vec<SizeResult>,
+    notes: Vec<String>,
+) -> Result<Report, Error> {
+    let Running { workers, mailboxes, stats, ports, mss, worker_count, .. } = running;
+    for mailbox in &mailboxes {
+        let _ = mailbox.commands.push(Command::Quit);
+    }
+    workers.stop();
+    let lanes = workers.join()?;
+    let injected_losses = lanes.iter().flatten().map(|lane| lane.stats().impaired.get()).sum();
+    let mut drops = std::collections::BTreeMap::new();
+    for (reason, count) in stats.iter().flatten().flat_map(|stats| stats.drop_reasons()) {
+        *drops.entry(reason.name()).or_insert(0) += count;
+    }
+    let port_counters = ports.iter().map(|port| {
+        let counted = port.stats();
+        PortCounters { name: port.name().to_owned(), ipackets: counted.ipackets, opackets: counted.opackets }
+    });
+    Ok(Report {
+        schema: 1,
+        dpdk_version: Eal::version(),
+        vdev: match &options.link {
+            Link::Ring => "net_ring".into(),
+            Link::Null(spec) => spec.to_string(),
+            Link::Ports(a, b) => format!("{a} - {b}"),
+        },
+        workers: worker_count,
+        memcpy_gbps,
+        results,
+        ports: port_counters.collect(),
+        mss,
+        qps: options.qps,
+        drops,
+        injected_losses,
+        notes,
+    })
+}
+
+/// What a user should know before believing the figures.
+fn notes(options: &Options, running: &Running) -> Vec<String> {
+    let mut notes = Vec::new();
+    if matches!(options.link, Link::Null(_)) {
+        notes.push(
+            "net_null has no other end: this is the transmit path alone, acknowledged by the bench itself, and the receive path that \
+             drops what is no MRC; nothing arrives, so nothing is verified"
+                .into(),
+        );
+    }
+    if options.mss.is_none() && running.mss < 4096 {
+        let max = running.ports.iter().map(dataplane::dpdk::Port::max_frame).min().unwrap_or(0);
+        notes.push(format!("the ports carry frames of {max} bytes, so the MSS is {} instead of 4096", running.mss));
+    }
+    notes
+}
+
+/// Copies 4 KiB pieces through 16 MiB for a while, on this thread.
+fn memcpy_gbps() -> f64 {
+    const SET: usize = 16 << 20;
+    const PIECE: usize = 4096;
+    let source = vec![1u8; SET];
+    let mut target = vec![0u8; SET];
+    let mut copied = 0u64;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(100) {
+        for (to, from) in target.chunks_exact_mut(PIECE).zip(source.chunks_exact(PIECE)) {
+            black_box(&mut *to).copy_from_slice(black_box(from));
+        }
+        copied += SET as u64;
+    }
+    copied as f64 * 8.0 / began.elapsed().as_secs_f64() / 1e9
+}

@@ -1,0 +1,229 @@
+//! What a bench found: JSON and a table.
+
+use super::app::Measured;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// The result of a bench. Its JSON is read by other programs: fields are only ever added.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Version of this form.
+    pub schema: u32,
+    /// DPDK's own words.
+    pub dpdk_version: String,
+    /// The ports that were joined.
+    pub vdev: String,
+    /// Worker threads in all.
+    pub workers: usize,
+    /// Copying 4 KiB pieces through 16 MiB on one core of this machine, in Gbit/s.
+    pub memcpy_gbps: f64,
+    /// One entry a size.
+    pub results: Vec<SizeResult>,
+    /// Counters of the ports, from `rte_eth_stats_get`.
+    pub ports: Vec<PortCounters>,
+    /// Payload of a packet in bytes.
+    pub mss: u32,
+    /// QPs of each requester.
+    pub qps: usize,
+    /// Frames that an engine refused, by reason: NIC A's and NIC B's together.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Received frames that `--loss` took away.
+    pub injected_losses: u64,
+    /// What a reader should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What was measured at one size.
+#[derive(Debug, Serialize)]
+pub struct SizeResult {
+    /// Operation.
+    pub op: &'static str,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Time spent sending.
+    pub seconds: f64,
+    /// Messages completed.
+    pub messages: u64,
+    /// Messages a second.
+    pub msg_per_s: f64,
+    /// Payload in Gbit/s.
+    pub goodput_gbps: f64,
+    /// MRC frames that NIC A sent.
+    pub tx_packets: u64,
+    /// MRC frames that NIC A received.
+    pub rx_packets: u64,
+    /// Data packets sent again.
+    pub retransmits: u64,
+    /// SACKs that NIC A received.
+    pub sacks: u64,
+    /// Entropy values used.
+    pub evs_used: usize,
+    /// Post to completion.
+    pub lat_us: Latency,
+    /// Every byte of the target was what the source held.
+    pub verified: bool,
+    /// Messages that did not complete.
+    pub errors: u64,
+    /// Of the data packets sent again, those whose first transmission had arrived.
+    pub spurious_retransmits: u64,
+}
+
+/// Latency in microseconds.
+#[derive(Debug, Serialize)]
+pub struct Latency {
+    /// Half are faster.
+    pub p50: f64,
+    /// 99 in 100 are faster.
+    pub p99: f64,
+}
+
+/// A port's packet counters.
+#[derive(Debug, Serialize)]
+pub struct PortCounters {
+    /// The port.
+    pub name: String,
+    /// Packets received.
+    pub ipackets: u64,
+    /// Packets sent.
+    pub opackets: u64,
+}
+
+impl SizeResult {
+    /// Adds up what the requesters measured at one size; they worked at the same time.
+    pub(super) fn of(size: usize, measured: &[Measured]) -> SizeResult {
+        let gained = |name: &str| measured.iter().filter_map(|m| m.gained.get(name)).sum();
+        let sum = |of: fn(&Measured) -> u64| measured.iter().map(|m| of(m)).sum::<u64>();
+        let seconds = measured.iter().map(|m| m.sending_ns).max().unwrap_or(0) as f64 / 1e9;
+        // Each requester has its own clock: rates add up, times do not.
+        let msg_per_s: f64 =
+            measured.iter().filter(|m| m.sending_ns > 0).map(|m| m.messages as f64 * 1e9 / m.sending_ns as f64).sum();
+        let mut latency = measured.first().map(|m| m.latency.clone());
+        if let Some(all) = &mut latency {
+            for other in measured.iter().skip(1) {
+                // Same bounds, so they add.
+                let _ = all.add(&other.latency);
+            }
+        }
+        let quantile = |q: f64| latency.as_ref().map_or(0.0, |l| l.value_at_quantile(q) as f64 / 1e3);
+        SizeResult {
+            op: "write",
+            size,
+            seconds,
+            messages: sum(|m| m.messages),
+            msg_per_s,
+            goodput_gbps: msg_per_s * size as f64 * 8.0 / 1e9,
+            tx_packets: gained("tx_frames"),
+            rx_packets: gained("rx_frames"),
+            retransmits: gained("retransmits"),
+            sacks: gained("rx_sacks"),
+            evs_used: measured.iter().map(|m| m.evs_used).max().unwrap_or(0),
+            lat_us: Latency { p50: quantile(0.5), p99: quantile(0.99) },
+            verified: measured.iter().all(|m| m.verified),
+            errors: sum(|m| m.errors),
+            spurious_retransmits: gained("spurious_retransmits"),
+        }
+    }
+}
+
+/// A count with its thousands set apart.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes as the user of a benchmark names them.
+pub(super) fn bytes(size: usize) -> String {
+    match size {
+        0 => "0 B".into(),
+        s if s % (1 << 30) == 0 => format!("{} GiB", s >> 30),
+        s if s % (1 << 20) == 0 => format!("{} MiB", s >> 20),
+        s if s % (1 << 10) == 0 => format!("{} KiB", s >> 10),
+        s => format!("{s} B"),
+    }
+}
+
+impl Report {
+    /// Writes the table for people.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "size",
+            "messages",
+            "Mmsg/s",
+            "Gbit/s",
+            "p50 us",
+            "p99 us",
+            "tx packets",
+            "rx packets",
+            "resent",
+            "SACKs",
+            "EVs",
+            "verified",
+        ]);
+        for r in &self.results {
+            table.add_row([
+                bytes(r.size),
+                grouped(r.messages),
+                format!("{:.3}", r.msg_per_s / 1e6),
+                format!("{:.2}", r.goodput_gbps),
+                format!("{:.1}", r.lat_us.p50),
+                format!("{:.1}", r.lat_us.p99),
+                grouped(r.tx_packets),
+                grouped(r.rx_packets),
+                grouped(r.retransmits),
+                grouped(r.sacks),
+                r.evs_used.to_string(),
+                if r.verified { "yes" } else { "no" }.to_owned(),
+            ]);
+        }
+        for column in table.column_iter_mut() {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(out, "{table}")?;
+        for port in &self.ports {
+            let (received, sent) = (grouped(port.ipackets), grouped(port.opackets));
+            writeln!(out, "port {}: {sent} packets sent, {received} received", port.name)?;
+        }
+        if self.injected_losses > 0 {
+            writeln!(out, "lost on purpose: {} received frames", grouped(self.injected_losses))?;
+        }
+        for (reason, count) in &self.drops {
+            writeln!(out, "dropped: {} {reason}", grouped(*count))?;
+        }
+        writeln!(out, "memcpy of 4 KiB pieces on one core: {:.1} Gbit/s; {}", self.memcpy_gbps, self.dpdk_version)?;
+        for note in &self.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(
+            [0, 64, 4096, 1 << 20, 1 << 30, 1000].map(bytes),
+            ["0 B", "64 B", "4 KiB", "1 MiB", "1 GiB", "1000 B"]
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! `mrcnic bench`.
+
+use super::Error;
+use super::output::standard_output;
+use crate::bench::{self, Link, Options, Watcher};
+use bytesize::ByteSize;
+use dataplane::dpdk::PortSpec;
+use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Measure Writes between two NICs, and check every byte
+///
+/// Without options the two NICs are joined by DPDK's net_ring in this process: no hardware, no root and no hugepages are needed.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Message sizes, such as 64, 4KiB or 1MiB
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,512,4096,65536,1048576", value_parser = size)]
+    sizes: Vec<usize>,
+    /// Seconds of sending at each size
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// QPs of each requester
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    qps: usize,
+    /// Writes in flight on each QP
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    depth: usize,
+    /// What joins the NICs: net_ring, or net_null to bench one NIC without a peer
+    #[arg(long, value_name = "VDEV", default_value = "net_ring", conflicts_with = "port")]
+    vdev: String,
+    /// A DPDK port, given twice: vdev strings or PCI addresses of two ports that reach each other
+    #[arg(long, value_name = "PORT", num_args = 1)]
+    port: Vec<String>,
+    /// Workers in all: 1 drives both NICs, else half of them drive each
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// A core for each worker, such as 0,1; workers may share one
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cores: Option<Vec<usize>>,
+    /// Share of received frames to lose on purpose, 0 to 1
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    loss: f64,
+    /// Seed of all that is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Registered memory of each side
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size)]
+    memory: usize,
+    /// Payload of a packet in bytes [default: 4096, or what the ports carry]
+    #[arg(long, value_name = "BYTES")]
+    mss: Option<u32>,
+    /// Turns without work after which a worker yields its core; 0 never
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    idle_polls: u32,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bytes, with or without a unit.
+fn size(text: &str) -> Result<usize, String> {
+    let bytes =
+        text.parse::<ByteSize>().map_err(|_| "give bytes, or a number with KB, KiB, MB, MiB or GiB".to_owned())?;
+    usize::try_from(bytes.as_u64()).map_err(|_| "too large for this machine".into())
+}
+
+impl Args {
+    fn options(&self) -> Result<Options, Error> {
+        let usage = |text: String| Err(Error::Usage(text));
+        if let Some(size) = self.sizes.iter().find(|&&size| size > MESSAGE_MAX as usize) {
+            return usage(format!("--sizes {size}: a message has 1 GiB at most"));
+        }
+        if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
+            return usage(format!("--seconds {}: give more than 0 and at most 86400", self.seconds));
+        }
+        if !(0.0..1.0).contains(&self.loss) {
+            return usage(format!(
+                "--loss {}: a share from 0 to less than 1; 0.05 loses one frame in twenty",
+                self.loss
+            ));
+        }
+        if self.depth == 0 || self.depth > SEND_QUEUE_MAX {
+            return usage(format!("--depth {}: give 1 to {SEND_QUEUE_MAX}", self.depth));
+        }
+        if self.qps == 0 {
+            return usage("--qps 0: at least one QP is needed".into());
+        }
+        let link = self.link()?;
+        if matches!(link, Link::Null(_)) && (self.qps != 1 || self.loss > 0.0) {
+            return usage("net_null has no other end: --qps and --loss do not go with it".into());
+        }
+        Ok(Options {
+            sizes: self.sizes.clone(),
+            duration: Duration::from_secs_f64(self.seconds),
+            qps: self.qps,
+            depth: self.depth,
+            link,
+            workers: self.workers,
+            cores: self.cores.clone(),
+            loss: self.loss,
+            seed: self.seed,
+            memory: self.memory,
+            mss: self.mss,
+            idle_polls: self.idle_polls,
+        })
+    }
+
+    fn link(&self) -> Result<Link, Error> {
+        let spec = |text: &String| text.parse::<PortSpec>().map_err(Error::from);
+        match self.port.as_slice() {
+            [] => {}
+            [a, b] => return Ok(Link::Ports(spec(a)?, spec(b)?)),
+            ports => {
+                let count = ports.len();
+                return Err(Error::Usage(format!("--port was given {count} times: give it twice, once for each NIC")));
+            }
+        }
+        match self.vdev.as_str() {
+            "net_ring" => Ok(Link::Ring),
+            null if null.starts_with("net_null") => Ok(Link::Null(spec(&self.vdev)?)),
+            other => Err(Error::Usage(format!(
+                "--vdev {other}: it is net_ring or net_null; two other ports that reach each other are given by --port A --port B"
+            ))),
+        }
+    }
+}
+
+/// A bar for each size, on a terminal.
+struct Bars {
+    bar: ProgressBar,
+    index: Option<usize>,
+    sizes: usize,
+}
+
+impl Bars {
+    fn new(sizes: usize, quiet: bool) -> Bars {
+        let terminal = std::io::stderr().is_terminal() && !quiet;
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(1000), target);
+        let style = ProgressStyle::with_template("{msg:>24} [{bar:32}] {percent:>3}%");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        Bars { bar, index: None, sizes }
+    }
+}
+
+impl Watcher for Bars {
+    fn progress(&mut self, index: usize, size: usize, share: f64) {
+        if self.index.replace(index) != Some(index) {
+            self.bar.set_message(format!("{size} B ({} of {})", index + 1, self.sizes));
+        }
+        self.bar.set_position((share * 1000.0) as u64);
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<(), Error> {
+    let options = args.options()?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
+        .map_err(|e| Error::Failure(format!("can't watch for Ctrl-C: {e}")))?;
+    let mut bars = Bars::new(options.sizes.len(), args.json);
+    let report = bench::run(&options, &interrupted, &mut bars)?;
+    bars.bar.finish_and_clear();
+    let mut out = standard_output(false);
+    if args.json {
+        serde_json::to_writer(&mut out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        report.print(&mut out)?;
+    }
+    out.flush()?;
+    let null = matches!(options.link, Link::Null(_));
+    let bad = report.results.iter().find(|r| r.errors > 0 || (!r.verified && !null));
+    match bad {
+        None => Ok(()),
+        Some(_) if args.json && interrupted.load(Ordering::Relaxed) => Ok(()),
+        Some(r) => Err(Error::Failure(format!(
+            "{} B: {}",
+            r.size,
+            if r.errors > 0 {
+                format!("{} Writes failed", r.errors)
+            } else {
+                "the target does not hold what was written".into()
+            }
+        ))),
+    }
+}

@@ -1,0 +1,3 @@
+//! What is read from and written to files.
+
+pub mod capture;

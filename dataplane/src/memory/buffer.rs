@@ -1,0 +1,150 @@
+//! Memory that the NIC reads and writes while its owner does the same.
+
+use super::Extent;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::Arc;
+
+const ALIGN: usize = 4096;
+
+/// A run of zeroed, page-aligned memory that can be registered. It is reached by copies alone, never by reference: a remote may write it
+/// at any time, as with any RDMA NIC. What a read returns while a remote writes the same bytes is not defined byte for byte; a
+/// completion says when they have settled.
+pub struct Buffer {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the buffer owns its allocation, and all access goes through raw copies that hold no reference into it.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; that concurrent copies of the same bytes are ordered is the contract between application and NIC
+// (a range given to a posted Write, or exposed to a remote, is left alone until its completion).
+unsafe impl Sync for Buffer {}
+
+/// A range that does not lie inside a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bytes {at} to {at} + {len} lie outside a buffer of {size} bytes")]
+pub struct OutOfRange {
+    /// First byte asked for.
+    pub at: usize,
+    /// How many.
+    pub len: usize,
+    /// Size of the buffer.
+    pub size: usize,
+}
+
+impl Buffer {
+    /// Allocates `len` zeroed bytes.
+    #[must_use]
+    pub fn new(len: usize) -> Arc<Buffer> {
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a size of at least one byte.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        Arc::new(Buffer { ptr, len })
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len.max(1), ALIGN).expect("a buffer is smaller than the address space")
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a buffer of no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.ptr.as_ptr().expose_provenance() as u64
+    }
+
+    /// A pointer to `len` bytes at `at`, when they lie inside.
+    pub(super) fn at(&self, at: usize, len: usize) -> Result<NonNull<u8>, OutOfRange> {
+        let out = OutOfRange { at, len, size: self.len };
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(out);
+        }
+        // SAFETY: `at` is at most the length of the allocation.
+        Ok(unsafe { self.ptr.add(at) })
+    }
+
+    /// Copies `bytes` into the buffer at `at`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing is written then.
+    pub fn write(&self, at: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let to = self.at(at, bytes.len())?;
+        // SAFETY: `to` has room for the bytes, and no reference into the buffer exists, so they do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes at `at` out of the buffer, as many as `out` holds.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing is read then.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
+        let from = self.at(at, out.len())?;
+        // SAFETY: `from` has so many readable bytes, and no reference into the buffer exists.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    /// The bytes at `at` as an extent.
+    ///
+    /// # Errors
+    /// [`OutOfRange`].
+    pub fn extent(&self, at: usize, len: usize) -> Result<Extent<'_>, OutOfRange> {
+        let ptr = self.at(at, len)?;
+        // SAFETY: the bytes are readable for as long as the buffer is borrowed.
+        Ok(unsafe { Extent::from_raw(ptr, len) })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) };
+    }
+}
+
+impl core::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_refuses_ranges_that_leave_it_or_wrap() {
+        let buffer = Buffer::new(100);
+        assert!(buffer.write(96, &[1; 4]).is_ok());
+        assert!(buffer.write(97, &[1; 4]).is_err());
+        assert!(buffer.write(usize::MAX, &[1; 4]).is_err());
+        assert!(buffer.read(100, &mut []).is_ok());
+        assert!(buffer.extent(0, 101).is_err());
+        let mut out = [0; 5];
+        buffer.read(95, &mut out).unwrap();
+        assert_eq!(out, [0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_buffer_starts_zeroed_and_page_aligned() {
+        let buffer = Buffer::new(5000);
+        assert_eq!(buffer.address() % 4096, 0);
+        let mut out = vec![1; 5000];
+        buffer.read(0, &mut out).unwrap();
+        assert!(out.iter().all(|&b| b == 0));
+    }
+}

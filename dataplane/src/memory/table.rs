@@ -1,0 +1,356 @@
+//! Registered regions and their keys.
+
+use super::{Buffer, Extent, RxFrame};
+use crate::wire::Icrc;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+/// Most regions that one NIC registers at a time.
+pub const REGIONS_MAX: usize = 1 << 16;
+
+/// A protection domain. QPs and regions of different domains do not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Domain(pub u32);
+
+/// What may be done with a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Access {
+    /// A remote may write it.
+    pub remote_write: bool,
+}
+
+/// The key of a region, l_key and r_key in one: 24 bits of index, 8 of generation. A key dies with its registration; the next region
+/// at its index has another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(pub u32);
+
+impl Key {
+    const fn new(index: usize, generation: u8) -> Key {
+        Key((index as u32) << 8 | generation as u32)
+    }
+
+    const fn index(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
+    const fn generation(self) -> u8 {
+        self.0 as u8
+    }
+}
+
+/// Gives out keys. One for each NIC: its workers hold the same regions under the same keys.
+#[derive(Debug, Default)]
+pub struct Keys {
+    generations: Vec<u8>,
+    free: Vec<u32>,
+}
+
+impl Keys {
+    /// A new key, or `None` when [`REGIONS_MAX`] are in use.
+    pub fn allocate(&mut self) -> Option<Key> {
+        if let Some(index) = self.free.pop() {
+            let generation = self.generations[index as usize].wrapping_add(1);
+            self.generations[index as usize] = generation;
+            return Some(Key::new(index as usize, generation));
+        }
+        let index = self.generations.len();
+        (index < REGIONS_MAX).then(|| {
+            self.generations.push(1);
+            Key::new(index, 1)
+        })
+    }
+
+    /// Takes a key back once no worker knows it any more.
+    pub fn release(&mut self, key: Key) {
+        if self.generations.get(key.index()) == Some(&key.generation()) {
+            self.free.push(key.index() as u32);
+        }
+    }
+}
+
+/// A registered region.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Its protection domain.
+    pub domain: Domain,
+    /// What remotes may do.
+    pub access: Access,
+    /// The address by which local and remote requests name its first byte.
+    pub iova: u64,
+    /// The memory, all of it.
+    pub memory: Arc<Buffer>,
+}
+
+/// Why an access is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// No live region has the key.
+    #[error("no region is registered under this key")]
+    UnknownKey,
+    /// The region belongs to another protection domain.
+    #[error("the region belongs to another protection domain")]
+    WrongDomain,
+    /// The region's access flags do not allow it.
+    #[error("the region does not allow remote writes")]
+    NotAllowed,
+    /// The range leaves the region.
+    #[error("the range leaves the region")]
+    OutOfRange,
+}
+
+/// A checked range of a region. It borrows the table, so the region outlives it.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    life: PhantomData<&'a Buffer>,
+}
+
+impl Target<'_> {
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is no byte.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies the frame's bytes from `at` on into the range, as many as it holds. The caller has verified the
+    /// frame's iCRC.
+    #[inline]
+    pub fn place<F: RxFrame>(&self, frame: &F, at: usize) {
+        let mut placed = 0;
+        frame.body(at, self.len, |extent| {
+            let count = extent.len().min(self.len - placed);
+            // SAFETY: the extent has so many readable bytes, and so much of the checked range is left. `copy` since over a
+            // ring between two NICs of one process source and target may be the same memory.
+            unsafe { core::ptr::copy(extent.as_ptr(), self.ptr.as_ptr().add(placed), count) };
+            placed += count;
+        });
+    }
+
+    /// Copies the range into `out`, as far as both go.
+    #[inline]
+    pub fn copy_out(&self, out: &mut [u8]) {
+        let count = self.len.min(out.len());
+        // SAFETY: the range has so many readable bytes; `out` is exclusively borrowed and cannot be registered memory.
+        unsafe { core::ptr::copy_nonoverlapping(self.ptr.as_ptr(), out.as_mut_ptr(), count) };
+    }
+}
+
+/// The regions that a worker knows. Each worker has a table of its own, so that no lock is on the path of a packet.
+#[derive(Debug, Default)]
+pub struct Table {
+    slots: Vec<Option<(u8, Region)>>,
+}
+
+impl Table {
+    /// Makes a region reachable under its key.
+    pub fn insert(&mut self, key: Key, region: Region) {
+        if self.slots.len() <= key.index() {
+            self.slots.resize_with(key.index() + 1, || None);
+        }
+        self.slots[key.index()] = Some((key.generation(), region));
+    }
+
+    /// Forgets a key: from now on nothing is read or written through it. `false` when it was not known.
+    pub fn remove(&mut self, key: Key) -> bool {
+        match self.slots.get_mut(key.index()) {
+            Some(slot) if slot.as_ref().is_some_and(|(generation, _)| *generation == key.generation()) => {
+                *slot = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn region(&self, domain: Domain, key: Key) -> Result<&Region, AccessError> {
+        match self.slots.get(key.index()) {
+            Some(Some((generation, region))) if *generation == key.generation() => {
+                if region.domain == domain {
+                    Ok(region)
+                } else {
+                    Err(AccessError::WrongDomain)
+                }
+            }
+            _ => Err(AccessError::UnknownKey),
+        }
+    }
+
+    /// The range of `len` bytes at `va`, for a local read.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    #[inline]
+    pub fn local(&self, domain: Domain, key: Key, va: u64, len: usize) -> Result<Target<'_>, AccessError> {
+        range(self.region(domain, key)?, va, len)
+    }
+
+    /// The range of `len` bytes at `va`, for a write by a remote.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    #[inline]
+    pub fn remote_write(&self, domain: Domain, key: Key, va: u64, len: usize) -> Result<Target<'_>, AccessError> {
+        let region = self.region(domain, key)?;
+        if !region.access.remote_write {
+            return Err(AccessError::NotAllowed);
+        }
+        range(region, va, len)
+    }
+}
+
+#[inline]
+fn range(region: &Region, va: u64, len: usize) -> Result<Target<'_>, AccessError> {
+    let at = va.checked_sub(region.iova).and_then(|at| usize::try_from(at).ok()).ok_or(AccessError::OutOfRange)?;
+    let ptr = region.memory.at(at, len).map_err(|_| AccessError::OutOfRange)?;
+    Ok(Target { ptr, len, life: PhantomData })
+}
+
+/// Where a replayed capture's payload goes: any address, modulo the buffer's size.
+#[derive(Clone, Debug)]
+pub struct Scratch(pub Arc<Buffer>);
+
+impl Scratch {
+    /// Copies `len` bytes of the frame at `at` to `va` modulo the size, wrapping at the end.
+    pub fn place<F: RxFrame>(&self, va: u64, frame: &F, at: usize, len: usize) {
+        let size = self.0.len();
+        if size == 0 {
+            return;
+        }
+        let mut done = 0;
+        while done < len {
+            let to = (va.wrapping_add(done as u64) % size as u64) as usize;
+            let run = (len - done).min(size - to);
+            if let Ok(ptr) = self.0.at(to, run) {
+                Target { ptr, len: run, life: PhantomData }.place(frame, at + done);
+            }
+            done += run;
+        }
+    }
+}
+
+/// Carries `icrc` on over `len` bytes of the frame at `at`.
+#[inline]
+pub fn checksum<F: RxFrame>(frame: &F, at: usize, len: usize, icrc: &mut Icrc) {
+    frame.body(at, len, |extent| icrc.update(as_slice(&extent)));
+}
+
+/// The `N` bytes of the frame at `at`; zeros where it ends before.
+#[inline]
+pub fn read_bytes<const N: usize, F: RxFrame>(frame: &F, at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    let mut got = 0;
+    frame.body(at, N, |extent| {
+        let piece = as_slice(&extent);
+        let count = piece.len().min(N - got);
+        out[got..got + count].copy_from_slice(&piece[..count]);
+        got += count;
+    });
+    out
+}
+
+#[inline]
+fn as_slice<'a>(extent: &'a Extent<'_>) -> &'a [u8] {
+    // SAFETY: the bytes are readable for the extent's life. Transmitters copy payload into frames that they then give up, so
+    // nobody writes them while they are read.
+    unsafe { core::slice::from_raw_parts(extent.as_ptr(), extent.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: Domain = Domain(7);
+
+    fn table(remote_write: bool) -> (Table, Key, Arc<Buffer>) {
+        let memory = Buffer::new(4096);
+        let key = Keys::default().allocate().unwrap();
+        let mut table = Table::default();
+        let region = Region { domain: HOME, access: Access { remote_write }, iova: 0x10_0000, memory: memory.clone() };
+        table.insert(key, region);
+        (table, key, memory)
+    }
+
+    fn refusal(table: &Table, domain: Domain, key: Key, va: u64, len: usize) -> Option<AccessError> {
+        table.remote_write(domain, key, va, len).err()
+    }
+
+    #[test]
+    fn a_range_is_inside_its_region_to_the_byte_and_never_wraps() {
+        let (table, key, _) = table(true);
+        assert_eq!(refusal(&table, HOME, key, 0x10_0000, 4096), None);
+        assert_eq!(refusal(&table, HOME, key, 0x10_1000, 0), None);
+        for (va, len) in [
+            (0x0F_FFFF, 1),
+            (0x0F_FFFF, 2),
+            (0x10_0000, 4097),
+            (0x10_1000, 1),
+            (0x10_0FFF, 2),
+            (u64::MAX, 1),
+            (u64::MAX - 3, 8),
+            (0x10_0001, u32::MAX as usize),
+            (0, usize::MAX),
+        ] {
+            assert_eq!(refusal(&table, HOME, key, va, len), Some(AccessError::OutOfRange), "{va:#x} {len}");
+        }
+    }
+
+    #[test]
+    fn a_key_opens_its_own_domain_only_and_only_what_its_flags_allow() {
+        let (open, key, _) = table(true);
+        assert_eq!(refusal(&open, Domain(8), key, 0x10_0000, 1), Some(AccessError::WrongDomain));
+        assert_eq!(refusal(&open, HOME, Key(key.0 ^ 1), 0x10_0000, 1), Some(AccessError::UnknownKey));
+        assert_eq!(refusal(&open, HOME, Key(u32::MAX), 0x10_0000, 1), Some(AccessError::UnknownKey));
+        let (closed, key, _) = table(false);
+        assert_eq!(refusal(&closed, HOME, key, 0x10_0000, 1), Some(AccessError::NotAllowed));
+        assert!(closed.local(HOME, key, 0x10_0000, 1).is_ok());
+    }
+
+    #[test]
+    fn a_dead_key_stays_dead_when_its_index_is_used_again() {
+        let mut keys = Keys::default();
+        let old = keys.allocate().unwrap();
+        keys.release(old);
+        let new = keys.allocate().unwrap();
+        assert_ne!(old, new);
+        keys.release(old);
+        assert_ne!(keys.allocate().unwrap(), new, "a second release of a dead key frees nothing");
+        let (mut table, _, memory) = table(true);
+        let region = Region { domain: HOME, access: Access { remote_write: true }, iova: 0, memory };
+        table.insert(new, region);
+        assert_eq!(refusal(&table, HOME, old, 0, 1), Some(AccessError::UnknownKey));
+        assert!(!table.remove(old));
+        assert!(table.remove(new));
+        assert_eq!(refusal(&table, HOME, new, 0, 1), Some(AccessError::UnknownKey));
+    }
+
+    #[test]
+    fn payload_is_placed_where_it_belongs_and_nowhere_else() {
+        let (table, key, memory) = table(true);
+        let frame: &[u8] = &[9, 9, 1, 2, 3, 4, 9];
+        table.remote_write(HOME, key, 0x10_0010, 4).unwrap().place(&frame, 2);
+        let mut out = [0xFF; 8];
+        memory.read(14, &mut out).unwrap();
+        assert_eq!(out, [0, 0, 1, 2, 3, 4, 0, 0]);
+        let mut back = [0; 4];
+        table.local(HOME, key, 0x10_0010, 4).unwrap().copy_out(&mut back);
+        assert_eq!(back, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn scratch_placement_wraps_at_the_end_of_the_buffer() {
+        let scratch = Scratch(Buffer::new(8));
+        let frame: &[u8] = &[1, 2, 3, 4];
+        scratch.place(0x1_0000_0006, &frame, 0, 4);
+        let mut out = [0; 8];
+        scratch.0.read(0, &mut out).unwrap();
+        assert_eq!(out, [3, 4, 0, 0, 0, 0, 1, 2]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What governs an engine.
+
+use crate::congestion::DEFAULT_WINDOW;
+use crate::path::{SprayingError, SprayingParams};
+use crate::transport::{OutOfRange, TransportParams};
+use crate::wire::{DscpMap, MacAddr, UDP_PORT};
+
+/// Most QPs of one NIC: a QPN holds 16 bits of slot.
+pub const QPS_MAX: usize = 1 << 16;
+/// Most ports of one NIC.
+pub const PORTS_MAX: usize = 8;
+/// Replies that wait for the port; what comes beyond is left out and counted.
+pub const CONTROL_QUEUE_MAX: usize = 4096;
+/// Frames that one call of [`super::Nic::transmit`] writes at most.
+pub const TX_BURST: usize = 32;
+
+/// A port of a NIC, as the engine needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// The longest frame that it carries, in bytes without FCS.
+    pub max_frame: usize,
+}
+
+/// Parameters of an engine. Names and defaults follow the Scala MRC NIC documentation where it has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NicParams {
+    /// Both sides of a QP.
+    pub transport: TransportParams,
+    /// Entropy values.
+    pub spraying: SprayingParams,
+    /// `DataRate` of the link in bits a second. It sizes the active set and does not follow what a virtual port reports.
+    pub data_rate: u64,
+    /// `ConfigBaseRTT` in ns.
+    pub base_rtt_ns: u64,
+    /// Window of each destination in bytes.
+    pub window_bytes: u64,
+    /// `TrimmingEnabled`: data is marked trimmable, and a trimmed packet is answered by a NACK.
+    pub trimming: bool,
+    /// `UseDistinctDSCPForRetransmit`.
+    pub distinct_retransmit_dscp: bool,
+    /// A SACK's SKIP_ONCE passes the EV over once.
+    pub ecn_skip: bool,
+    /// Codepoints.
+    pub dscp: DscpMap,
+    /// UDP destination port.
+    pub udp_port: u16,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// Seed of all that is random.
+    pub seed: u64,
+}
+
+impl Default for NicParams {
+    fn default() -> Self {
+        NicParams {
+            transport: TransportParams::default(),
+            spraying: SprayingParams::default(),
+            data_rate: 400_000_000_000,
+            base_rtt_ns: 6_000,
+            window_bytes: DEFAULT_WINDOW,
+            trimming: true,
+            distinct_retransmit_dscp: true,
+            ecn_skip: true,
+            dscp: DscpMap::default(),
+            udp_port: UDP_PORT,
+            hop_limit: 64,
+            seed: 1,
+        }
+    }
+}
+
+/// Why parameters are refused.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ParamError {
+    /// One of both sides of a QP.
+    #[error(transparent)]
+    Transport(#[from] OutOfRange),
+    /// One of the entropy values.
+    #[error(transparent)]
+    Spraying(#[from] SprayingError),
+    /// No port, or more than [`PORTS_MAX`].
+    #[error("a NIC has 1 to 8 ports, but {0} were given")]
+    Ports(usize),
+    /// A codepoint does not fit six bits.
+    #[error("DSCP {0} is larger than 63")]
+    Dscp(u8),
+    /// UDP port 0.
+    #[error("the UDP destination port is 0")]
+    UdpPort,
+}
+
+impl NicParams {
+    /// Checks all ranges.
+    ///
+    /// # Errors
+    /// The first parameter that is outside its range.
+    pub fn validate(&self) -> Result<(), ParamError> {
+        self.transport.validate()?;
+        self.spraying.validate()?;
+        let d = &self.dscp;
+        let codepoints = [d.no_trim, d.trimmable, d.trimmable_retx, d.trimmed, d.trimmed_last_hop, d.control];
+        if let Some(&wrong) = codepoints.iter().find(|&&dscp| dscp > 63) {
+            return Err(ParamError::Dscp(wrong));
+        }
+        if self.udp_port == 0 {
+            return Err(ParamError::UdpPort);
+        }
+        Ok(())
+    }
+
+    /// Bandwidth-delay product of the link in bytes.
+    #[must_use]
+    pub fn bdp(&self) -> u64 {
+        (u128::from(self.data_rate) * u128::from(self.base_rtt_ns) / 8_000_000_000) as u64
+    }
+
+    /// DSCP of a data packet.
+    #[must_use]
+    pub const fn data_dscp(&self, retransmission: bool) -> u8 {
+        match (retransmission && self.distinct_retransmit_dscp, self.trimming) {
+            (true, _) => self.dscp.trimmable_retx,
+            (false, true) => self.dscp.trimmable,
+            (false, false) => self.dscp.no_trim,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bandwidth_delay_product_at_the_defaults_is_300_000_bytes() {
+        let params = NicParams::default();
+        assert_eq!(params.bdp(), 300_000);
+        assert_eq!(params.spraying.active_set_size(params.bdp(), params.transport.full()), 72);
+    }
+
+    #[test]
+    fn codepoints_follow_trimming_and_retransmission() {
+        let params =
+            |trimming, distinct| NicParams { trimming, distinct_retransmit_dscp: distinct, ..NicParams::default() };
+        assert_eq!((params(true, true).data_dscp(false), params(true, true).data_dscp(true)), (4, 8));
+        assert_eq!((params(false, true).data_dscp(false), params(false, true).data_dscp(true)), (0, 8));
+        assert_eq!((params(true, false).data_dscp(false), params(true, false).data_dscp(true)), (4, 4));
+        assert_eq!((params(false, false).data_dscp(false), params(false, false).data_dscp(true)), (0, 0));
+    }
+}

@@ -1,0 +1,235 @@
+//! Queue pairs and their numbers.
+
+use super::{PortId, QPS_MAX};
+use crate::Ns;
+use crate::memory::{Domain, Scratch};
+use crate::transport::{Psn, Requester, Responder};
+use crate::wire::{AddressingError, MacAddr, Template};
+use core::net::IpAddr;
+
+/// The number of a QP on the wire, 24 bits: 16 of slot, 8 of generation. It does not name a worker, since it exists before the peer's
+/// address does. 0 to 2 never occur: generations start at 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Qpn(u32);
+
+impl Qpn {
+    /// The 24 bits.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    pub(super) const fn slot(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+}
+
+/// Gives out QP numbers. One for each NIC.
+#[derive(Debug, Default)]
+pub struct QpNumbers {
+    generations: Vec<u8>,
+    free: std::collections::VecDeque<u16>,
+}
+
+impl QpNumbers {
+    /// A number that no live QP has, or `None` when [`QPS_MAX`] are in use. The slot that rested longest is taken first.
+    pub fn allocate(&mut self) -> Option<Qpn> {
+        let slot = match self.free.pop_front() {
+            Some(slot) => usize::from(slot),
+            None if self.generations.len() < QPS_MAX => {
+                self.generations.push(0);
+                self.generations.len() - 1
+            }
+            None => return None,
+        };
+        let generation = &mut self.generations[slot];
+        *generation = generation.checked_add(1).unwrap_or(1);
+        Some(Qpn(u32::from(*generation) << 16 | slot as u32))
+    }
+
+    /// Takes a number back. The slot's next QP has another one, so that packets still in flight do not reach it.
+    pub fn release(&mut self, qpn: Qpn) {
+        if self.generations.get(qpn.slot()).is_some_and(|&g| u32::from(g) == qpn.0 >> 16) {
+            self.free.push_back(qpn.slot() as u16);
+        }
+    }
+}
+
+/// What a QP is ready for. RESET and INIT are the host's: the engine knows a QP from RTR on, when its peer is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpState {
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send, too.
+    Rts,
+    /// Ended by an error; takes nothing and sends nothing.
+    Error,
+}
+
+/// One end of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Ethernet address; of the peer, its own or the next hop's.
+    pub mac: MacAddr,
+    /// IP address.
+    pub ip: IpAddr,
+}
+
+/// Where received payload goes.
+#[derive(Clone, Debug)]
+pub enum Placement {
+    /// Where its r_key and address say, once they are checked.
+    Keyed,
+    /// A QP learned from a capture: any address, modulo a scratch buffer, and no check of a message's shape.
+    Learned {
+        /// The number that the capture's packets are sent to.
+        dqp: u32,
+        /// The buffer.
+        scratch: Scratch,
+    },
+}
+
+/// What a QP needs to know to be ready.
+#[derive(Clone, Debug)]
+pub struct QpSpec {
+    /// Its number.
+    pub qpn: Qpn,
+    /// State that it starts in.
+    pub state: QpState,
+    /// The port that it sends on.
+    pub port: PortId,
+    /// This end.
+    pub local: Endpoint,
+    /// The other end.
+    pub remote: Endpoint,
+    /// VLAN tag control information of its frames.
+    pub vlan: Option<u16>,
+    /// The peer's number.
+    pub peer_qpn: u32,
+    /// First PSN to send.
+    pub send_psn: Psn,
+    /// First PSN to expect.
+    pub receive_psn: Psn,
+    /// The peer's `MaxPSNRange`; the smaller of both ends' is used.
+    pub peer_window: u32,
+    /// Protection domain.
+    pub domain: Domain,
+    /// Requests that the send queue holds, 1 to [`crate::transport::SEND_QUEUE_MAX`].
+    pub send_depth: usize,
+    /// Where received payload goes.
+    pub placement: Placement,
+}
+
+/// Why a QP cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The number is in use.
+    #[error("QP {0:#x} is open already")]
+    InUse(u32),
+    /// No such port.
+    #[error("this NIC has no port {0}")]
+    NoSuchPort(u8),
+    /// A full packet does not fit the port.
+    #[error(
+        "a packet of MSS {mss} makes a frame of {frame} bytes, but the port carries {max}: use an MSS of {fits} at most"
+    )]
+    FrameTooLong {
+        /// The MSS.
+        mss: u32,
+        /// The frame's length.
+        frame: usize,
+        /// The longest frame of the port.
+        max: usize,
+        /// The largest MSS that fits.
+        fits: usize,
+    },
+    /// Addresses of two families.
+    #[error(transparent)]
+    Addressing(#[from] AddressingError),
+    /// The send queue's depth is outside its range.
+    #[error("a send queue holds 1 to 32768 requests, not {0}")]
+    Depth(usize),
+}
+
+/// What one QP did, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QpStats {
+    /// Data packets placed.
+    pub delivered: u64,
+    /// Bytes of payload placed.
+    pub delivered_bytes: u64,
+    /// Data packets that had arrived before.
+    pub duplicates: u64,
+    /// Data packets beyond the window.
+    pub out_of_window: u64,
+    /// PSNs below the highest received that have not arrived.
+    pub missing: u64,
+}
+
+/// A QP as its worker has it.
+pub(super) struct Qp {
+    pub(super) qpn: Qpn,
+    /// The number that it has on the wire; another than `qpn` when it was learned from a capture.
+    pub(super) wire_qpn: u32,
+    pub(super) peer_qpn: u32,
+    pub(super) state: QpState,
+    pub(super) port: PortId,
+    pub(super) local_ip: IpAddr,
+    pub(super) remote_ip: IpAddr,
+    pub(super) template: Template,
+    pub(super) domain: Domain,
+    pub(super) placement: Placement,
+    pub(super) destination: usize,
+    pub(super) requester: Requester,
+    pub(super) responder: Responder,
+    pub(super) stats: QpStats,
+    /// The peer's `rcvd_bytes` when last seen, 24 bits.
+    pub(super) rcvd_bytes_seen: u32,
+    /// A transport ACK waits in the control queue.
+    pub(super) ack_queued: bool,
+    /// In the destination's list of QPs with something to send again.
+    pub(super) in_resend: bool,
+    /// In the destination's list of QPs with something new to send.
+    pub(super) in_fresh: bool,
+    /// In the engine's list of QPs that owe a SACK.
+    pub(super) in_owing: bool,
+    /// The packet that the owed SACK is for.
+    pub(super) last_arrival: (Psn, u32, Ns),
+    /// When the wheel calls for the QP's packet timers.
+    pub(super) timer_at: Option<Ns>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qp_numbers_are_never_reserved_ones_and_a_reused_slot_gets_a_new_number() {
+        let mut numbers = QpNumbers::default();
+        let first = numbers.allocate().unwrap();
+        assert!(first.get() > 2);
+        numbers.release(first);
+        let second = numbers.allocate().unwrap();
+        assert_eq!(first.slot(), second.slot());
+        assert_ne!(first, second);
+        numbers.release(first);
+        assert_ne!(numbers.allocate().unwrap().slot(), second.slot(), "a stale release frees nothing");
+    }
+
+    #[test]
+    fn generations_wrap_past_zero() {
+        let mut numbers = QpNumbers::default();
+        for _ in 0..600 {
+            let qpn = numbers.allocate().unwrap();
+            assert!(qpn.get() >> 16 != 0 && qpn.get() < 1 << 24);
+            numbers.release(qpn);
+        }
+    }
+
+    #[test]
+    fn numbers_run_out_at_65536() {
+        let mut numbers = QpNumbers::default();
+        assert!((0..QPS_MAX).all(|_| numbers.allocate().is_some()));
+        assert_eq!(numbers.allocate(), None);
+    }
+}

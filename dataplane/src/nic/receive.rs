@@ -1,0 +1,377 @@
+//! Frames in.
+
+use super::transmit::{Answer, Reply};
+use super::{
+    CONTROL_QUEUE_MAX, DropReason, Nic, Outcome, Placement, PortId, Qp, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
+};
+use crate::Ns;
+use crate::congestion::{Congestion, SackSignal};
+use crate::memory::{Key, checksum, read_bytes};
+use crate::transport::{Arrival, Due, Psn, SackOrigin, Standing};
+use crate::wire::{
+    Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, Skip, Syndrome, Trim,
+    WriteHeaders, parse,
+};
+
+/// ECN field of a packet that a switch marked.
+const CONGESTION_EXPERIENCED: u8 = 3;
+
+impl Nic {
+    /// Takes a received frame. `port` is where it came in.
+    ///
+    /// # Errors
+    /// Why the frame had no effect; it is counted already.
+    #[inline]
+    pub fn receive<F: RxFrame>(&mut self, now: Ns, port: PortId, frame: &F) -> Result<(), DropReason> {
+        debug_assert!(usize::from(port.0) < self.ports.len());
+        self.stats.rx_frames.add(1);
+        self.stats.rx_bytes.add(frame.len() as u64);
+        let taken = self.take(now, frame);
+        if let Err(reason) = taken {
+            self.stats.dropped(reason);
+        }
+        taken
+    }
+
+    #[inline]
+    fn take<F: RxFrame>(&mut self, now: Ns, frame: &F) -> Result<(), DropReason> {
+        let packet = parse(frame.head(), frame.len(), &self.rules)?;
+        if packet.trim != Trim::Whole {
+            return self.take_trimmed(now, &packet);
+        }
+        if !icrc_holds(frame, &packet) {
+            return Err(DropReason::Wire(Refusal::BadIcrc));
+        }
+        if packet.bth.dqp == ENDPOINT_QPN {
+            return Err(DropReason::EndpointOperation);
+        }
+        let slot = self.find(&packet)?;
+        match &packet.ext {
+            Ext::Write(headers) => self.take_data(now, slot, &packet, headers, frame),
+            Ext::Sack(sack) => self.take_sack(now, slot, &packet, sack),
+            Ext::Ack(aeth) => self.take_ack(now, slot, &packet, aeth),
+            Ext::Nack(nack) => self.take_nack(now, slot, nack),
+            Ext::Probe(probe) => self.take_probe(now, slot, &packet, probe),
+            Ext::EndpointRequest(_) | Ext::EndpointResponse(_) | Ext::Cut => Err(DropReason::EndpointOperation),
+        }
+    }
+
+    /// The QP that a packet is for.
+    #[inline]
+    fn find(&self, packet: &Packet) -> Result<usize, DropReason> {
+        let dqp = packet.bth.dqp;
+        let slot = if self.aliases.is_empty() { (dqp & 0xFFFF) as usize } else { self.find_learned(packet)? };
+        let qp = self.qps.get(slot).and_then(|entry| entry.as_deref()).ok_or(DropReason::UnknownQp)?;
+        if qp.wire_qpn != dqp {
+            return Err(DropReason::OldQpGeneration);
+        }
+        if packet.ip.source != qp.remote_ip {
+            return Err(DropReason::WrongSource);
+        }
+        if packet.ip.destination != qp.local_ip {
+            return Err(DropReason::WrongDestination);
+        }
+        Ok(slot)
+    }
+
+    #[cold]
+    fn find_learned(&self, packet: &Packet) -> Result<usize, DropReason> {
+        let key = (packet.ip.source, packet.bth.dqp);
+        let at = self.aliases.binary_search_by(|alias| (alias.source, alias.dqp).cmp(&key));
+        at.map(|at| self.aliases[at].slot).map_err(|_| DropReason::UnknownQp)
+    }
+
+    #[inline]
+    fn take_data<F: RxFrame>(
+        &mut self,
+        now: Ns,
+        slot: usize,
+        packet: &Packet,
+        headers: &WriteHeaders,
+        frame: &F,
+    ) -> Result<(), DropReason> {
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
+        let arrival = Arrival {
+            psn: Psn::new(packet.bth.psn),
+            opcode: packet.bth.opcode,
+            payload: packet.payload_len as u32,
+            nominal: packet.nominal_size(),
+            ack_request: packet.bth.ack_request,
+            rtx: packet.bth.rtx,
+            marked: packet.ip.ecn == CONGESTION_EXPERIENCED,
+        };
+        if qp.state == QpState::Error {
+            self.refuse(now, slot, packet, NackReason::UnexpectedEvent);
+            return Err(DropReason::QpState);
+        }
+        match qp.responder.standing(arrival.psn) {
+            Standing::New => {}
+            Standing::Duplicate => {
+                qp.stats.duplicates += 1;
+                self.stats.duplicates.add(1);
+                let due = qp.responder.repeat(&arrival);
+                self.reply(now, slot, packet, due);
+                return Ok(());
+            }
+            Standing::Beyond => {
+                qp.stats.out_of_window += 1;
+                self.refuse(now, slot, packet, NackReason::PsnOutOfWindow);
+                return Err(DropReason::PsnOutOfWindow);
+            }
+            Standing::Stale => return Err(DropReason::PsnStale),
+        }
+        let mss = self.params.transport.mss;
+        let len = packet.payload_len;
+        match &qp.placement {
+            Placement::Learned { scratch, .. } => scratch.place(headers.reth.va, frame, packet.payload_at, len),
+            Placement::Keyed => {
+                if !well_formed(&arrival, headers, mss) || !qp.responder.in_its_place(arrival.psn, arrival.opcode) {
+                    self.refuse_message(now, slot, packet, Syndrome::InvalidRequest);
+                    return Err(DropReason::MalformedMessage);
+                }
+                if arrival.opcode.has_immediate() {
+                    // Receives are not posted yet, and MRC has no RNR: the QP ends.
+                    self.refuse_message(now, slot, packet, Syndrome::RemoteOperation);
+                    return Err(DropReason::NoReceivePosted);
+                }
+                if len > 0 {
+                    let key = Key(headers.reth.rkey);
+                    let Ok(target) = self.memory.remote_write(qp.domain, key, headers.reth.va, len) else {
+                        self.refuse_message(now, slot, packet, Syndrome::RemoteAccess);
+                        return Err(DropReason::RemoteAccess);
+                    };
+                    target.place(frame, packet.payload_at);
+                }
+            }
+        }
+        qp.stats.delivered += 1;
+        qp.stats.delivered_bytes += len as u64;
+        if arrival.psn != qp.responder.cack().next() {
+            self.stats.out_of_order.add(1);
+        }
+        let due = qp.responder.accept(&arrival);
+        self.stats.placed.add(1);
+        self.stats.placed_bytes.add(len as u64);
+        self.reply(now, slot, packet, due);
+        Ok(())
+    }
+
+    /// Queues what a data packet draws. A packet that draws nothing yet leaves a SACK owed.
+    #[inline]
+    fn reply(&mut self, now: Ns, slot: usize, packet: &Packet, due: Due) {
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return };
+        let psn = Psn::new(packet.bth.psn);
+        if due.sack {
+            let skip = if packet.ip.ecn == CONGESTION_EXPERIENCED { Skip::Once } else { Skip::None };
+            let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip };
+            enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
+        } else if !qp.in_owing {
+            qp.in_owing = true;
+            qp.last_arrival = (psn, packet.ev(), now);
+            self.owing.push_back(slot as u32);
+            let latest = now + self.params.transport.ack_timeout() / 4;
+            self.wheel.arm(slot as u32 * TIMERS_PER_QP + TIMER_SACK, latest);
+        } else {
+            qp.last_arrival = (psn, packet.ev(), now);
+        }
+        if due.ack && !qp.ack_queued {
+            qp.ack_queued = enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, Answer::Ack));
+        }
+    }
+
+    /// Sends the SACK that a QP owes, if it still does.
+    pub(super) fn pay_sack(&mut self, slot: usize) {
+        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
+        if core::mem::take(&mut qp.in_owing) {
+            self.wheel.disarm(slot as u32 * TIMERS_PER_QP + TIMER_SACK);
+            if self.owing.front() == Some(&(slot as u32)) {
+                self.owing.pop_front();
+            }
+        }
+        if qp.responder.owes_sack() {
+            let (psn, ev, arrived) = qp.last_arrival;
+            let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip: Skip::None };
+            let reply = Reply { qpn: qp.qpn, ev, arrived, reflected: None, rtx: false, answer };
+            enqueue(&mut self.control, &self.stats, reply);
+        }
+    }
+
+    /// Answers a packet by a NACK.
+    #[cold]
+    fn refuse(&mut self, now: Ns, slot: usize, packet: &Packet, reason: NackReason) {
+        let Some(qp) = self.qps[slot].as_deref() else { return };
+        let answer = Answer::Nack { psn: Psn::new(packet.bth.psn), reason };
+        enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
+    }
+
+    /// Answers a message by a NAK, and ends the QP.
+    #[cold]
+    fn refuse_message(&mut self, now: Ns, slot: usize, packet: &Packet, syndrome: Syndrome) {
+        if let Some(qp) = self.qps[slot].as_deref() {
+            enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, Answer::Nak(syndrome)));
+        }
+        self.fail(now, slot, None);
+    }
+
+    /// A trimmed packet: its headers say what a switch could not carry.
+    #[cold]
+    fn take_trimmed(&mut self, now: Ns, packet: &Packet) -> Result<(), DropReason> {
+        if !packet.bth.opcode.is_data() {
+            return Err(DropReason::TrimmedControl);
+        }
+        let slot = self.find(packet)?;
+        if self.params.trimming {
+            let reason = if packet.trim == Trim::LastHop { NackReason::TrimmedLastHop } else { NackReason::Trimmed };
+            self.refuse(now, slot, packet, reason);
+        }
+        Err(DropReason::Trimmed)
+    }
+
+    #[inline]
+    fn take_sack(&mut self, now: Ns, slot: usize, packet: &Packet, sack: &Sack) -> Result<(), DropReason> {
+        self.stats.rx_sacks.add(1);
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
+        if qp.state != QpState::Rts {
+            return Err(DropReason::QpState);
+        }
+        let destination = &mut self.destinations[qp.destination];
+        let inflight = destination.window.inflight();
+        let mut outcome =
+            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        let report = qp.requester.on_sack(now, sack, packet.bth.rtx, &mut outcome);
+        if report.beyond_sent {
+            return Err(DropReason::AcknowledgesUnsent);
+        }
+        if report.idle {
+            self.stats.idle_acknowledgements.add(1);
+        }
+        let signal = SackSignal {
+            new_bytes: newly_received(qp, sack.cc.rcvd_bytes),
+            ecn: sack.skip == Skip::Once,
+            rtt: report.rtt,
+            penalty: sack.cc.rcv_cwnd_pen,
+            restore: sack.cc.restore_cwnd,
+        };
+        let destination = &mut self.destinations[qp.destination];
+        destination.window.algorithm().on_sack(now, &signal, inflight);
+        match sack.skip {
+            Skip::Once if self.params.ecn_skip => destination.spraying.mark(sack.entropy),
+            Skip::Always => destination.spraying.assume_bad(sack.entropy, now),
+            _ => {}
+        }
+        self.arm(slot);
+        self.wake(slot);
+        self.reopen(slot);
+        Ok(())
+    }
+
+    #[inline]
+    fn take_ack(&mut self, now: Ns, slot: usize, packet: &Packet, aeth: &Aeth) -> Result<(), DropReason> {
+        self.stats.rx_acks.add(1);
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
+        if qp.state != QpState::Rts {
+            return Err(DropReason::QpState);
+        }
+        let destination = &mut self.destinations[qp.destination];
+        let mut outcome =
+            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        match qp.requester.on_ack(now, Psn::new(packet.bth.psn), aeth, &mut outcome) {
+            Ok(report) if report.beyond_sent => return Err(DropReason::AcknowledgesUnsent),
+            Ok(report) => {
+                if report.idle {
+                    self.stats.idle_acknowledgements.add(1);
+                }
+                self.arm(slot);
+                self.wake(slot);
+                self.reopen(slot);
+            }
+            Err(fault) => self.fail(now, slot, Some(fault)),
+        }
+        Ok(())
+    }
+
+    fn take_nack(&mut self, now: Ns, slot: usize, nack: &Nack) -> Result<(), DropReason> {
+        self.stats.rx_nacks.add(1);
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
+        if qp.state != QpState::Rts {
+            return Err(DropReason::QpState);
+        }
+        let destination = &mut self.destinations[qp.destination];
+        // Even when the packet has been acknowledged already: the path is what was full.
+        if nack.reason == NackReason::Trimmed as u8 {
+            destination.spraying.mark(nack.entropy);
+        }
+        let mut outcome =
+            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        match qp.requester.on_nack(now, Psn::new(nack.nack_psn), nack.reason, &mut outcome) {
+            Ok(true) => {
+                self.arm(slot);
+                self.wake(slot);
+                self.reopen(slot);
+            }
+            Ok(false) => self.stats.idle_acknowledgements.add(1),
+            Err(fault) => self.fail(now, slot, Some(fault)),
+        }
+        Ok(())
+    }
+
+    /// A probe: answered by a SACK that shows the window as it is. It changes nothing.
+    fn take_probe(&mut self, now: Ns, slot: usize, packet: &Packet, probe: &Probe) -> Result<(), DropReason> {
+        self.stats.rx_probes.add(1);
+        let Some(qp) = self.qps[slot].as_deref() else { return Err(DropReason::UnknownQp) };
+        if qp.state == QpState::Error {
+            return Err(DropReason::QpState);
+        }
+        let skip = if packet.ip.ecn == CONGESTION_EXPERIENCED { Skip::Once } else { Skip::None };
+        let answer = Answer::Sack { origin: SackOrigin::Probe(probe.id), skip };
+        let reply = Reply { reflected: Some(probe.timestamp), ..Reply::to(qp, packet, now, answer) };
+        enqueue(&mut self.control, &self.stats, reply);
+        Ok(())
+    }
+}
+
+/// Puts a reply into the control queue; false when it is full.
+#[inline]
+fn enqueue(control: &mut std::collections::VecDeque<Reply>, stats: &super::Stats, reply: Reply) -> bool {
+    if control.len() >= CONTROL_QUEUE_MAX {
+        stats.replies_dropped.add(1);
+        return false;
+    }
+    control.push_back(reply);
+    true
+}
+
+/// Is the iCRC right? It is checked on the source, before anything is written.
+#[inline]
+fn icrc_holds<F: RxFrame>(frame: &F, packet: &Packet) -> bool {
+    let Some(mut icrc) = packet.icrc_over_headers(frame.head()) else { return false };
+    let end = packet.icrc_at();
+    checksum(frame, packet.payload_at, end - packet.payload_at, &mut icrc);
+    icrc.finish() == read_bytes::<ICRC_LEN, F>(frame, end)
+}
+
+/// Do payload and message length go with the opcode? All packets but the last are full, and the last carries what is left.
+#[inline]
+fn well_formed(arrival: &Arrival, headers: &WriteHeaders, mss: u32) -> bool {
+    let (payload, message) = (arrival.payload, headers.reth.dmalen);
+    match arrival.opcode {
+        Opcode::WriteOnly | Opcode::WriteOnlyImm => payload == message && payload <= mss,
+        Opcode::WriteFirst => payload == mss && message > mss,
+        Opcode::WriteMiddle => payload == mss && u64::from(message) > 2 * u64::from(mss),
+        Opcode::WriteLast | Opcode::WriteLastImm => {
+            payload > 0 && payload <= mss && message > mss && (message - payload).is_multiple_of(mss)
+        }
+        _ => false,
+    }
+}
+
+/// Bytes that the responder newly counts, from its wrapping 24-bit count of 256-byte units.
+#[inline]
+fn newly_received(qp: &mut Qp, rcvd_bytes: u32) -> u64 {
+    let ahead = Psn::new(rcvd_bytes).distance(Psn::new(qp.rcvd_bytes_seen));
+    if ahead <= 0 {
+        return 0;
+    }
+    qp.rcvd_bytes_seen = rcvd_bytes;
+    ahead as u64 * 256
+}

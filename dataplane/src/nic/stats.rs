@@ -1,0 +1,126 @@
+//! Counters of one engine: written by its worker, read by anyone.
+
+use super::DropReason;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with one writer. Adding is a plain load and store, without a lock on the bus.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; for the one writer.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The count so far.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What an engine has done since it was made.
+        #[derive(Debug)]
+        pub struct Stats {
+            $($(#[doc = $doc])+ pub $name: Counter,)+
+            /// Dropped frames by [`DropReason::index`].
+            pub drops: [Counter; DropReason::COUNT],
+        }
+
+        impl Default for Stats {
+            fn default() -> Self {
+                Stats { $($name: Counter::default(),)+ drops: core::array::from_fn(|_| Counter::default()) }
+            }
+        }
+
+        impl Stats {
+            /// All counters but the drops, by name.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [$((stringify!($name), self.$name.get()),)+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames received.
+    rx_frames,
+    /// Bytes received.
+    rx_bytes,
+    /// Frames written and handed to a port.
+    tx_frames,
+    /// Bytes sent.
+    tx_bytes,
+    /// Data packets sent, retransmissions included.
+    tx_data,
+    /// Data packets sent again because they were lost.
+    retransmits,
+    /// Retransmissions whose first transmission turned out to have arrived.
+    spurious_retransmits,
+    /// Packets presumed lost because of a gap in SACKs.
+    lost_by_gap,
+    /// Packets presumed lost because their timer ran out.
+    lost_by_timeout,
+    /// Outstanding packets that a NACK refused.
+    refused,
+    /// Requests for a completion whose transport ACK did not come.
+    completion_requests,
+    /// SACKs sent.
+    tx_sacks,
+    /// SACKs received.
+    rx_sacks,
+    /// Transport ACKs and NAKs sent.
+    tx_acks,
+    /// Transport ACKs and NAKs received.
+    rx_acks,
+    /// NACKs sent.
+    tx_nacks,
+    /// NACKs received.
+    rx_nacks,
+    /// Probes received.
+    rx_probes,
+    /// SACKs and ACKs that acknowledged nothing outstanding.
+    idle_acknowledgements,
+    /// Data packets placed.
+    placed,
+    /// Bytes of payload placed.
+    placed_bytes,
+    /// Data packets that had arrived before.
+    duplicates,
+    /// Data packets that arrived ahead of the next expected PSN.
+    out_of_order,
+    /// Requests that ended with success.
+    completed,
+    /// Requests that ended otherwise.
+    failed,
+    /// QPs that went into the error state.
+    qp_errors,
+    /// SACKs, ACKs and NACKs left out because the control queue was full.
+    replies_dropped,
+}
+
+impl Stats {
+    /// Counts a dropped frame.
+    #[inline]
+    pub fn dropped(&self, reason: DropReason) {
+        if let Some(counter) = self.drops.get(reason.index()) {
+            counter.add(1);
+        }
+    }
+
+    /// How many frames were dropped for `reason`.
+    #[must_use]
+    pub fn drops_by(&self, reason: DropReason) -> u64 {
+        self.drops.get(reason.index()).map_or(0, Counter::get)
+    }
+
+    /// The reasons that frames were dropped for, and how many.
+    pub fn drop_reasons(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::all().map(|reason| (reason, self.drops_by(reason))).filter(|&(_, count)| count > 0)
+    }
+}

@@ -1,0 +1,323 @@
+//! Frames out: replies first, then each destination in turn, what is sent again before what is new.
+
+use super::{Nic, PortId, Qp, Qpn, Stats, TX_BURST, TxBurst};
+use crate::Ns;
+use crate::time::WIRE_TICK;
+use crate::transport::{Fault, Outgoing, Psn, SackOrigin};
+use crate::wire::{
+    Aeth, Bth, Ext, Marks, NOMINAL_OVERHEAD, Nack, NackReason, Opcode, Packet, Sack, Skip, Syndrome, Timestamp,
+    WriteHeaders,
+};
+
+/// ECN field of data packets, so that switches can mark them.
+const ECT0: u8 = 2;
+/// Congestion control type of a NACK.
+const NACK_CC_TYPE: u8 = 2;
+
+/// What answers a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Sack { origin: SackOrigin, skip: Skip },
+    Nack { psn: Psn, reason: NackReason },
+    Ack,
+    Nak(Syndrome),
+}
+
+impl Answer {
+    /// Length of its extension headers in bytes.
+    const fn ext_len(&self) -> usize {
+        match self {
+            Answer::Sack { .. } => Sack::LEN,
+            Answer::Nack { .. } => Nack::LEN,
+            Answer::Ack | Answer::Nak(_) => Aeth::LEN,
+        }
+    }
+}
+
+/// An answer that waits for the port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) qpn: Qpn,
+    /// EV of the packet that drew it.
+    pub(super) ev: u32,
+    /// When that packet came.
+    pub(super) arrived: Ns,
+    /// Its timestamp.
+    pub(super) reflected: Option<Timestamp>,
+    /// It was a retransmission.
+    pub(super) rtx: bool,
+    pub(super) answer: Answer,
+}
+
+impl Reply {
+    #[inline]
+    pub(super) fn to(qp: &Qp, packet: &Packet, now: Ns, answer: Answer) -> Reply {
+        let reflected = match &packet.ext {
+            Ext::Write(headers) => headers.timestamp,
+            _ => None,
+        };
+        Reply { qpn: qp.qpn, ev: packet.ev(), arrived: now, reflected, rtx: packet.bth.rtx, answer }
+    }
+
+    /// The timestamp to send back: the reflected one plus the service time, or the service time alone in units of 128 ns.
+    #[inline]
+    fn timestamp(&self, now: Ns) -> u16 {
+        let service = now.since(self.arrived);
+        match self.reflected {
+            Some(Timestamp { ticks, tsr: true, .. }) => ticks.wrapping_add((service / (8 * WIRE_TICK)) as u16),
+            Some(Timestamp { ticks, tsr: false, .. }) => ticks.wrapping_add((service / WIRE_TICK) as u16),
+            None => (service / WIRE_TICK).min(u64::from(u16::MAX)) as u16,
+        }
+    }
+}
+
+/// A frame that is written and not yet accepted by its port.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Accepting {
+    /// Nobody waits for it.
+    Reply,
+    /// The timer of this packet starts when the port takes it.
+    Data { qpn: Qpn, psn: Psn },
+}
+
+/// How a destination's turn went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// A frame was written.
+    Sent,
+    /// Nothing to send, or the window is full: out of the round until something changes.
+    Over,
+    /// A QP ended instead of sending: the turn is not used.
+    Unused,
+    /// The port takes no more for now.
+    PortFull,
+}
+
+impl Nic {
+    /// Writes frames into `out`, [`TX_BURST`] at most, and returns how many.
+    #[inline]
+    pub fn transmit<T: TxBurst>(&mut self, now: Ns, out: &mut T) -> usize {
+        let mut written = 0;
+        while written < TX_BURST
+            && let Some(reply) = self.control.front().copied()
+        {
+            if !self.write_reply(now, &reply, out) {
+                return written;
+            }
+            self.control.pop_front();
+            written += 1;
+        }
+        while written < TX_BURST
+            && let Some(&at) = self.round.front()
+        {
+            match self.serve(now, at, out) {
+                Turn::Sent => {
+                    self.round.rotate_left(1);
+                    written += 1;
+                }
+                Turn::Over => {
+                    self.destinations[at].in_round = false;
+                    self.round.pop_front();
+                }
+                Turn::Unused => {}
+                Turn::PortFull => break,
+            }
+        }
+        written
+    }
+
+    /// The port accepted the next `frames` frames, in the order of their commit.
+    #[inline]
+    pub fn sent(&mut self, now: Ns, port: PortId, frames: usize) {
+        for _ in 0..frames {
+            let accepted = self.accepting.get_mut(usize::from(port.0)).and_then(|queue| queue.pop_front());
+            let Some(Accepting::Data { qpn, psn }) = accepted else { continue };
+            let slot = qpn.slot();
+            let qp = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()).filter(|qp| qp.qpn == qpn);
+            let Some(qp) = qp else { continue };
+            let deadline = qp.requester.accepted(now, psn);
+            if deadline.is_some_and(|deadline| qp.timer_at.is_none_or(|at| deadline < at)) {
+                self.arm(slot);
+            }
+        }
+    }
+
+    /// Writes a reply; false when the port takes no more. A reply of a QP that is gone counts as written.
+    #[inline]
+    fn write_reply<T: TxBurst>(&mut self, now: Ns, reply: &Reply, out: &mut T) -> bool {
+        let entry = self.qps.get_mut(reply.qpn.slot()).and_then(|entry| entry.as_deref_mut());
+        let Some(qp) = entry.filter(|qp| qp.qpn == reply.qpn) else { return true };
+        // The slot comes first: a SACK that finds no room must not count as sent.
+        let len = qp.template.frame_len(reply.answer.ext_len(), 0);
+        let Some(frame) = out.slot(qp.port, len) else { return false };
+        let mut ev = reply.ev;
+        if matches!(reply.answer, Answer::Ack | Answer::Nak(_)) {
+            ev = self.destinations[qp.destination].spraying.pick(now);
+        }
+        let (opcode, psn, ext) = compose(qp, reply, now, &self.stats);
+        let bth = Bth { rtx: reply.rtx, ..Bth::new(opcode, qp.peer_qpn, psn.get()) };
+        let marks = Marks { ev, dscp: self.params.dscp.control, ecn: 0 };
+        let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
+        if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
+            return true;
+        }
+        out.commit();
+        let port = qp.port;
+        self.count_frame(len, port, Accepting::Reply);
+        true
+    }
+
+    #[inline]
+    fn count_frame(&mut self, len: usize, port: PortId, accepting: Accepting) {
+        self.stats.tx_frames.add(1);
+        self.stats.tx_bytes.add(len as u64);
+        if let Some(queue) = self.accepting.get_mut(usize::from(port.0)) {
+            queue.push_back(accepting);
+        }
+    }
+
+    /// Gives a destination its turn: one packet.
+    #[inline]
+    fn serve<T: TxBurst>(&mut self, now: Ns, at: usize, out: &mut T) -> Turn {
+        let full = self.params.transport.full();
+        while let Some(&slot) = self.destinations[at].resend.front() {
+            let room = self.destinations[at].window.can_send(full);
+            let Some(qp) = self.qps[slot as usize].as_deref_mut() else {
+                self.destinations[at].resend.pop_front();
+                continue;
+            };
+            match qp.requester.resend(room) {
+                Some(packet) => return self.send(now, slot as usize, &packet, out),
+                None if qp.requester.wants_resend() => return Turn::Over,
+                None => {
+                    qp.in_resend = false;
+                    self.destinations[at].resend.pop_front();
+                }
+            }
+        }
+        while let Some(&slot) = self.destinations[at].fresh.front() {
+            if !self.destinations[at].window.can_send(full) {
+                return Turn::Over;
+            }
+            let Some(qp) = self.qps[slot as usize].as_deref_mut() else {
+                self.destinations[at].fresh.pop_front();
+                continue;
+            };
+            match qp.requester.fresh() {
+                Some(mut packet) => {
+                    // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
+                    packet.ack_request |= !self.destinations[at].window.can_send(nominal_size(&packet) + full);
+                    return self.send(now, slot as usize, &packet, out);
+                }
+                None => {
+                    qp.in_fresh = false;
+                    self.destinations[at].fresh.pop_front();
+                }
+            }
+        }
+        Turn::Over
+    }
+
+    /// Writes a data packet, and moves its QP to the end of its list.
+    #[inline]
+    fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T) -> Turn {
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Turn::Over };
+        let ext = Ext::Write(WriteHeaders { meth: packet.meth, timestamp: None, reth: packet.reth, immediate: None });
+        let payload = packet.len as usize;
+        let len = qp.template.frame_len(ext.len(), payload);
+        let Some(frame) = out.slot(qp.port, len) else { return Turn::PortFull };
+        let destination = &mut self.destinations[qp.destination];
+        let source = match payload {
+            0 => None,
+            _ => match self.memory.local(qp.domain, packet.local_key, packet.local_va, payload) {
+                Ok(source) => Some(source),
+                Err(_) => {
+                    self.fail(now, slot, Some(Fault::LocalProtection));
+                    return Turn::Unused;
+                }
+            },
+        };
+        let again = packet.is_retransmission();
+        let ev = destination.spraying.pick(now);
+        let marks = Marks { ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
+        let bth = Bth {
+            ack_request: packet.ack_request,
+            rtx: again,
+            ..Bth::new(packet.opcode, qp.peer_qpn, packet.psn.get())
+        };
+        let Some(at) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::PortFull };
+        if let (Some(source), Some(room)) = (source, frame.get_mut(at..at + payload)) {
+            source.copy_out(room);
+        }
+        if !qp.template.seal(frame, at, payload) {
+            return Turn::PortFull;
+        }
+        out.commit();
+        let nominal = nominal_size(packet);
+        qp.requester.committed(packet, ev, nominal);
+        self.stats.tx_data.add(1);
+        let accepting = if packet.is_tracked() {
+            destination.window.sent(nominal);
+            if again {
+                self.stats.retransmits.add(1);
+            }
+            Accepting::Data { qpn: qp.qpn, psn: packet.psn }
+        } else {
+            self.stats.completion_requests.add(1);
+            Accepting::Reply
+        };
+        let port = qp.port;
+        let list = if again { &mut destination.resend } else { &mut destination.fresh };
+        if list.len() > 1 {
+            list.rotate_left(1);
+        }
+        self.count_frame(len, port, accepting);
+        Turn::Sent
+    }
+}
+
+/// What a data packet counts in the window, in bytes.
+#[inline]
+const fn nominal_size(packet: &Outgoing) -> u32 {
+    packet.len + NOMINAL_OVERHEAD
+}
+
+/// Makes the packet that a reply is: opcode, PSN and extension headers.
+#[inline]
+fn compose(qp: &mut Qp, reply: &Reply, now: Ns, stats: &Stats) -> (Opcode, Psn, Ext) {
+    let (spdcid, dpdcid) = (qp.wire_qpn as u16, qp.peer_qpn as u16);
+    let cack = qp.responder.cack();
+    match reply.answer {
+        Answer::Sack { origin, skip } => {
+            stats.tx_sacks.add(1);
+            let mut sack = qp.responder.sack(origin, skip);
+            (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
+            sack.cc.tx_timestamp = reply.timestamp(now);
+            (Opcode::Sack, cack, Ext::Sack(sack))
+        }
+        Answer::Nack { psn, reason } => {
+            stats.tx_nacks.add(1);
+            let nack = Nack {
+                reason: reason as u8,
+                vendor_info: 0,
+                entropy: reply.ev,
+                spdcid,
+                dpdcid,
+                nack_psn: psn.get(),
+                cc_type: NACK_CC_TYPE,
+                cc_flags: 0,
+                tx_timestamp: reply.timestamp(now),
+            };
+            (Opcode::Nack, psn, Ext::Nack(nack))
+        }
+        Answer::Ack => {
+            stats.tx_acks.add(1);
+            qp.ack_queued = false;
+            (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: Syndrome::Ack as u8, msn: qp.responder.msn() }))
+        }
+        Answer::Nak(syndrome) => {
+            stats.tx_acks.add(1);
+            (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: syndrome as u8, msn: qp.responder.msn() }))
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Which path each packet takes: entropy values, the active set, and the rotation over it.
+
+mod spraying;
+
+pub use spraying::{ENTROPY_MASK_BITS_MAX, Spraying, SprayingError, SprayingParams};

@@ -1,0 +1,79 @@
+//! Lists threaded through the slots of a window, so that a packet enters and leaves one in O(1) without allocation.
+
+const NIL: u16 = u16::MAX;
+
+#[derive(Clone, Copy)]
+struct Link {
+    prev: u16,
+    next: u16,
+}
+
+/// `N` lists over the slots of one window. A slot is in one of them at most; which one is the caller's to know.
+pub(super) struct Lists<const N: usize> {
+    links: Box<[Link]>,
+    heads: [u16; N],
+    tails: [u16; N],
+    /// Bit i: list i has a slot.
+    occupied: u32,
+}
+
+impl<const N: usize> Lists<N> {
+    /// Empty lists over `slots` (at most 32,768) slots.
+    pub(super) fn new(slots: usize) -> Lists<N> {
+        const { assert!(N <= 32) };
+        assert!(slots <= 1 << 15, "slot numbers take 15 bits");
+        Lists {
+            links: vec![Link { prev: NIL, next: NIL }; slots].into_boxed_slice(),
+            heads: [NIL; N],
+            tails: [NIL; N],
+            occupied: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_back(&mut self, list: usize, slot: usize) {
+        let tail = core::mem::replace(&mut self.tails[list], slot as u16);
+        self.links[slot] = Link { prev: tail, next: NIL };
+        if tail == NIL {
+            self.heads[list] = slot as u16;
+            self.occupied |= 1 << list;
+        } else {
+            self.links[usize::from(tail)].next = slot as u16;
+        }
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, list: usize, slot: usize) {
+        let Link { prev, next } = self.links[slot];
+        if prev == NIL {
+            self.heads[list] = next;
+        } else {
+            self.links[usize::from(prev)].next = next;
+        }
+        if next == NIL {
+            self.tails[list] = prev;
+        } else {
+            self.links[usize::from(next)].prev = prev;
+        }
+        if self.heads[list] == NIL {
+            self.occupied &= !(1 << list);
+        }
+    }
+
+    #[inline]
+    pub(super) fn front(&self, list: usize) -> Option<usize> {
+        let head = self.heads[list];
+        (head != NIL).then_some(usize::from(head))
+    }
+
+    /// The first slot of each list that has one.
+    #[inline]
+    pub(super) fn fronts(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let mut left = self.occupied;
+        core::iter::from_fn(move || {
+            let list = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            (list < 32).then(|| (list, usize::from(self.heads[list])))
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! Reliable delivery: PSN arithmetic, windows, timers, requester and responder.
+//!
+//! Both sides are sans-IO and know no frame: the engine tells them what arrived and asks what to send.
+
+mod bits;
+mod lists;
+mod params;
+mod psn;
+mod requester;
+mod responder;
+mod wheel;
+
+pub use bits::{PsnBits, low_bits};
+pub use params::{
+    MESSAGE_MAX, MPR_MAX, MSS_MAX, OutOfRange, RETRY_FOREVER, SEND_QUEUE_MAX, TIMEOUT_CAP, TransportParams,
+};
+pub use psn::{PSN_SPACE, Psn};
+pub use requester::{
+    Completion, Fault, Loss, Observer, Outgoing, PostError, Requester, SackReport, Status, WriteRequest,
+};
+pub use responder::{Arrival, Due, Responder, SackOrigin, Standing};
+pub use wheel::Wheel;

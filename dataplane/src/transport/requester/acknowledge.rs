@@ -1,0 +1,189 @@
+//! What the responder acknowledges.
+
+use super::{Fault, Observer, Requester, Status};
+use crate::Ns;
+use crate::time::WIRE_TICK;
+use crate::transport::{Psn, low_bits};
+use crate::wire::{Aeth, Sack, SackFor, Syndrome};
+
+/// What a SACK or an ACK brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SackReport {
+    /// Round-trip time of the packet that drew it, in ns, where it is a valid sample.
+    pub rtt: Option<u64>,
+    /// It speaks of PSNs that were never sent, or acknowledges nothing that was outstanding.
+    pub idle: bool,
+    /// It speaks of PSNs beyond the highest sent, and was ignored as a whole.
+    pub beyond_sent: bool,
+}
+
+impl Requester {
+    /// A SACK came; `rtx` is its BTH's echo.
+    pub fn on_sack<O: Observer>(&mut self, now: Ns, sack: &Sack, rtx: bool, observer: &mut O) -> SackReport {
+        let cack = Psn::new(sack.cack_psn);
+        let highest_sent = self.next.plus(-1);
+        if cack.is_after(highest_sent) {
+            return SackReport { beyond_sent: true, idle: true, ..SackReport::default() };
+        }
+        let drew = match sack.answers {
+            SackFor::Packet { offset } => Some(cack.plus(i32::from(offset))),
+            SackFor::Probe { .. } => None,
+        };
+        let rtt = drew.and_then(|psn| self.rtt_sample(now, psn, rtx, sack.cc.tx_timestamp));
+        if let Some(psn) = drew.filter(|&psn| !rtx && self.is_outstanding(psn)) {
+            let resends = self.slots[self.index(psn)].resends;
+            if resends > 0 {
+                observer.spurious(resends.into());
+            }
+        }
+        let mut acknowledged = self.acknowledge_up_to(cack, observer);
+        let mut reported = cack;
+        if let Some(psn) = drew.filter(|psn| !psn.is_after(highest_sent)) {
+            acknowledged |= self.acknowledge(psn, observer);
+            reported = later(reported, psn);
+        }
+        let (any, top) = self.acknowledge_bitmap(cack.plus(i32::from(sack.sack_offset)), sack.sack_bitmap, observer);
+        acknowledged |= any;
+        reported = top.map_or(reported, |top| later(reported, top));
+        self.slide();
+        if reported.is_after(self.reported) {
+            self.reported = reported;
+        }
+        self.find_gaps(observer);
+        self.watch_completion(now);
+        SackReport { rtt, idle: !acknowledged, beyond_sent: false }
+    }
+
+    /// A transport ACK or NAK came with `psn` as its cumulative ACK.
+    ///
+    /// # Errors
+    /// The [`Fault`] that a NAK names; the caller ends the QP with it.
+    pub fn on_ack<O: Observer>(
+        &mut self,
+        now: Ns,
+        psn: Psn,
+        aeth: &Aeth,
+        observer: &mut O,
+    ) -> Result<SackReport, Fault> {
+        if psn.is_after(self.next.plus(-1)) {
+            return Ok(SackReport { beyond_sent: true, idle: true, rtt: None });
+        }
+        let acknowledged = self.acknowledge_up_to(psn, observer);
+        self.slide();
+        let completed = self.complete_up_to(aeth.msn, observer);
+        self.watch_completion(now);
+        match Syndrome::from_u8(aeth.syndrome) {
+            Some(Syndrome::InvalidRequest) => Err(Fault::RemoteInvalidRequest),
+            Some(Syndrome::RemoteAccess) => Err(Fault::RemoteAccess),
+            Some(Syndrome::RemoteOperation | Syndrome::WriteImmLimit) => Err(Fault::RemoteOperation),
+            Some(Syndrome::Ack) | None => {
+                Ok(SackReport { rtt: None, idle: !acknowledged && !completed, beyond_sent: false })
+            }
+        }
+    }
+
+    /// Sample from the stored send time, less the service time that the responder reports. It counts only where it is clear which
+    /// transmission drew the SACK.
+    fn rtt_sample(&self, now: Ns, psn: Psn, rtx: bool, service_ticks: u16) -> Option<u64> {
+        if psn.distance(self.una) < 0 || psn.distance(self.next) >= 0 {
+            return None;
+        }
+        let slot = &self.slots[self.index(psn)];
+        if u16::from(rtx) != slot.resends || !slot.in_flight {
+            return None;
+        }
+        now.since(slot.sent_at).checked_sub(u64::from(service_ticks) * WIRE_TICK).filter(|&rtt| rtt > 0)
+    }
+
+    /// Acknowledges everything up to `cack`.
+    fn acknowledge_up_to<O: Observer>(&mut self, cack: Psn, observer: &mut O) -> bool {
+        if !cack.is_after(self.cack) {
+            return false;
+        }
+        self.cack = cack;
+        let mut any = false;
+        while let Some(psn) = self.unacked.first_set(self.una, (cack.distance(self.una) + 1).max(0) as u32) {
+            any |= self.acknowledge(psn, observer);
+        }
+        any
+    }
+
+    /// Acknowledges the PSNs of a bitmap that begins at `base`. Returns whether any was outstanding, and the highest one reported.
+    fn acknowledge_bitmap<O: Observer>(&mut self, base: Psn, bitmap: u64, observer: &mut O) -> (bool, Option<Psn>) {
+        // Bits below the oldest outstanding PSN or beyond the highest sent say nothing.
+        let below = self.una.distance(base).clamp(0, 64) as u32;
+        let sent = self.next.distance(base).clamp(0, 64) as u32;
+        let told = bitmap & low_bits(sent);
+        let mut new = told & !low_bits(below);
+        if new != 0 {
+            new &= self.unacked.word(base);
+        }
+        let mut left = new;
+        while left != 0 {
+            self.acknowledge(base.plus(left.trailing_zeros() as i32), observer);
+            left &= left - 1;
+        }
+        (new != 0, told.checked_ilog2().map(|top| base.plus(top as i32)))
+    }
+
+    /// Acknowledges one packet; false when it is not outstanding.
+    #[inline]
+    fn acknowledge<O: Observer>(&mut self, psn: Psn, observer: &mut O) -> bool {
+        if !self.is_outstanding(psn) {
+            return false;
+        }
+        self.unacked.clear(psn);
+        if self.lost.get(psn) {
+            self.lost.clear(psn);
+            self.lost_count -= 1;
+        }
+        let at = self.index(psn);
+        self.land(at, observer);
+        let number = self.slots[at].message;
+        if let Some(message) = self.message(number) {
+            message.acknowledged += 1;
+        }
+        true
+    }
+
+    /// Moves `una` to the oldest packet not acknowledged.
+    #[inline]
+    fn slide(&mut self) {
+        self.una = self.unacked.first_set(self.una, self.outstanding_span()).unwrap_or(self.next);
+        if self.una.is_after(self.judged) {
+            self.judged = self.una;
+        }
+    }
+
+    /// Completes messages up to the number `msn`, compared on its low 16 bits, as far as all their packets are acknowledged.
+    fn complete_up_to<O: Observer>(&mut self, msn: u32, observer: &mut O) -> bool {
+        let ahead = (msn as u16).wrapping_sub(self.front as u16) as i16;
+        let mut any = false;
+        for _ in 0..=ahead {
+            let Some(message) = self.messages.front().filter(|m| m.is_whole()) else { break };
+            let (completion, signaled) = (message.completion(Status::Success), message.request.signaled);
+            self.messages.pop_front();
+            self.front = self.front.wrapping_add(1);
+            observer.completed(completion, signaled);
+            any = true;
+        }
+        if any {
+            self.rerequest_at = None;
+            self.rerequest_due = false;
+        }
+        any
+    }
+
+    /// Starts the wait for a transport ACK when the oldest message lacks nothing else.
+    #[inline]
+    fn watch_completion(&mut self, now: Ns) {
+        if self.rerequest_at.is_none() && self.messages.front().is_some_and(super::Message::is_whole) {
+            self.rerequest_at = Some(now + self.params.rerequest_period());
+        }
+    }
+}
+
+#[inline]
+fn later(a: Psn, b: Psn) -> Psn {
+    if b.is_after(a) { b } else { a }
+}

@@ -1,0 +1,108 @@
+//! Messages on a send queue.
+
+use crate::memory::Key;
+use crate::transport::Psn;
+use crate::wire::Opcode;
+
+/// An RDMA Write to post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteRequest {
+    /// The application's own number, returned with the completion.
+    pub wr_id: u64,
+    /// Key of the local region.
+    pub local_key: Key,
+    /// First byte to send, as the local region names it.
+    pub local_va: u64,
+    /// Key of the remote region.
+    pub remote_key: Key,
+    /// First byte to write, as the remote region names it.
+    pub remote_va: u64,
+    /// Length in bytes, 0 to [`crate::transport::MESSAGE_MAX`].
+    pub len: u32,
+    /// A completion is wanted on success too. A failure always gives one.
+    pub signaled: bool,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The send queue is full; poll completions first.
+    #[error("the send queue is full: it holds {0} requests")]
+    QueueFull(usize),
+    /// Longer than a message may be.
+    #[error("a message of {0} bytes is longer than 1 GiB")]
+    TooLong(u32),
+    /// No such QP on this NIC.
+    #[error("there is no such QP")]
+    UnknownQp,
+    /// The QP is not in RTS.
+    #[error("the QP is not ready to send")]
+    NotReady,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Acknowledged.
+    Success,
+    /// The QP went into the error state before.
+    Flushed,
+    /// The local range is not registered.
+    LocalProtection,
+    /// The responder found the request malformed.
+    RemoteInvalidRequest,
+    /// The responder refused key, range or access.
+    RemoteAccess,
+    /// The responder could not carry it out.
+    RemoteOperation,
+    /// The retry budget is spent.
+    RetryExceeded,
+}
+
+/// The end of a posted request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The request's own number.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes of the message.
+    pub len: u32,
+}
+
+/// A message that waits or is in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) request: WriteRequest,
+    pub(super) first: Psn,
+    pub(super) packets: u32,
+    /// Packets sent at least once.
+    pub(super) sent: u32,
+    /// Packets acknowledged.
+    pub(super) acknowledged: u32,
+}
+
+impl Message {
+    /// All packets are acknowledged; the message may still lack its transport ACK.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.acknowledged == self.packets
+    }
+
+    pub(super) const fn last_psn(&self) -> Psn {
+        self.first.plus(self.packets as i32 - 1)
+    }
+
+    /// Opcode of the packet at `index`.
+    pub(super) const fn opcode(&self, index: u32) -> Opcode {
+        match (index == 0, index + 1 == self.packets) {
+            (true, true) => Opcode::WriteOnly,
+            (true, false) => Opcode::WriteFirst,
+            (false, false) => Opcode::WriteMiddle,
+            (false, true) => Opcode::WriteLast,
+        }
+    }
+
+    pub(super) const fn completion(&self, status: Status) -> Completion {
+        Completion { wr_id: self.request.wr_id, status, len: self.request.len }
+    }
+}

@@ -1,0 +1,501 @@
+//! The sending side of a QP: messages cut into packets, what is in flight, what is lost, what is done.
+//!
+//! The engine calls, in this order: [`Requester::post`] for each request; [`Requester::resend`] or [`Requester::fresh`] for what could be
+//! sent, then [`Requester::committed`] once the frame is written and [`Requester::accepted`] once the port took it; `on_sack`, `on_ack`
+//! and `on_nack` for what the responder says; `on_time` when [`Requester::next_deadline`] or [`Requester::rerequest_deadline`] is due.
+
+mod acknowledge;
+mod loss;
+mod message;
+#[cfg(test)]
+mod tests;
+
+pub use acknowledge::SackReport;
+pub use message::{Completion, PostError, Status, WriteRequest};
+
+use super::lists::Lists;
+use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
+use crate::Ns;
+use crate::memory::Key;
+use crate::wire::{Meth, Opcode, Reth};
+use message::Message;
+use std::collections::VecDeque;
+
+/// Timer lists: one for each doubling of the timeout, and one for packets that wait after a NACK. Within a list all
+/// waits are equally long, so it is in order of deadline.
+const TIMER_LISTS: usize = 32;
+const WAIT_LIST: usize = TIMER_LISTS - 1;
+const NO_LIST: u8 = u8::MAX;
+
+/// Why a packet is presumed lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// A SACK reported PSNs far above it.
+    Gap,
+    /// Its timer ran out.
+    Timeout,
+}
+
+/// What ends a QP from the requester's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The retry budget of a packet is spent.
+    RetryExceeded,
+    /// NAK: invalid request.
+    RemoteInvalidRequest,
+    /// NAK: remote access error.
+    RemoteAccess,
+    /// NAK: remote operational error, or a NACK for an unexpected event.
+    RemoteOperation,
+    /// A local range is not registered (any more).
+    LocalProtection,
+}
+
+impl Fault {
+    const fn status(self) -> Status {
+        match self {
+            Fault::RetryExceeded => Status::RetryExceeded,
+            Fault::RemoteInvalidRequest => Status::RemoteInvalidRequest,
+            Fault::RemoteAccess => Status::RemoteAccess,
+            Fault::RemoteOperation => Status::RemoteOperation,
+            Fault::LocalProtection => Status::LocalProtection,
+        }
+    }
+}
+
+/// Who is told what became of packets and messages: the engine, for window, paths, counters and completion queue.
+pub trait Observer {
+    /// `nominal` bytes left the flight, acknowledged or given up.
+    fn settled(&mut self, nominal: u32);
+    /// A packet is presumed lost; its bytes were settled before.
+    fn lost(&mut self, nominal: u32, cause: Loss);
+    /// An outstanding packet was refused; its bytes were settled before.
+    fn refused(&mut self, nominal: u32, trimmed: bool);
+    /// The transmission on `ev` timed out.
+    fn timed_out(&mut self, ev: u32);
+    /// A packet was sent again `times` times although its first transmission arrived.
+    fn spurious(&mut self, times: u64);
+    /// A request ended; `wanted` says whether its poster is to be told (a failure always is).
+    fn completed(&mut self, completion: Completion, wanted: bool);
+}
+
+/// Why a packet goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// For the first time.
+    Fresh,
+    /// It was lost.
+    Again,
+    /// To ask once more for the ACK that completes a message; it is not in flight.
+    Ask,
+}
+
+/// A packet to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its PSN.
+    pub psn: Psn,
+    /// Kind of Write.
+    pub opcode: Opcode,
+    /// Ask for a transport ACK.
+    pub ack_request: bool,
+    /// Message header.
+    pub meth: Meth,
+    /// Remote address, key and message length.
+    pub reth: Reth,
+    /// Key of the local region.
+    pub local_key: Key,
+    /// First byte of the payload, as the local region names it.
+    pub local_va: u64,
+    /// Bytes of payload.
+    pub len: u32,
+    /// Number of its message.
+    message: u32,
+    turn: Turn,
+}
+
+impl Outgoing {
+    /// True for everything but a first transmission.
+    #[must_use]
+    pub const fn is_retransmission(&self) -> bool {
+        !matches!(self.turn, Turn::Fresh)
+    }
+
+    /// True when the packet counts in flight and its timer starts when the port accepts it.
+    #[must_use]
+    pub const fn is_tracked(&self) -> bool {
+        !matches!(self.turn, Turn::Ask)
+    }
+}
+
+/// What is known of a packet from its first transmission until it is acknowledged.
+#[derive(Clone, Copy)]
+struct Slot {
+    sent_at: Ns,
+    deadline: Ns,
+    ev: u32,
+    nominal: u32,
+    message: u32,
+    /// The highest PSN sent when the packet was last retransmitted.
+    highest_then: Psn,
+    resends: u16,
+    timeouts: u16,
+    refusals: u16,
+    /// The timer list that holds it, or `NO_LIST`.
+    timer: u8,
+    in_flight: bool,
+    in_resent: bool,
+}
+
+const EMPTY: Slot = Slot {
+    sent_at: Ns::ZERO,
+    deadline: Ns::ZERO,
+    ev: 0,
+    nominal: 0,
+    message: 0,
+    highest_then: Psn::new(0),
+    resends: 0,
+    timeouts: 0,
+    refusals: 0,
+    timer: NO_LIST,
+    in_flight: false,
+    in_resent: false,
+};
+
+/// The requester of one QP.
+pub struct Requester {
+    params: TransportParams,
+    /// PSNs that may be in use beyond `cack`.
+    window: u32,
+    /// The peer's cumulative ACK.
+    cack: Psn,
+    /// The oldest PSN not acknowledged.
+    una: Psn,
+    /// The next PSN to use.
+    next: Psn,
+    /// The highest PSN that any SACK reported.
+    reported: Psn,
+    /// First transmissions below are judged for gaps already.
+    judged: Psn,
+    slots: Box<[Slot]>,
+    /// 1: sent and not acknowledged.
+    unacked: PsnBits,
+    /// 1: to be sent again.
+    lost: PsnBits,
+    lost_count: u32,
+    /// No lost PSN is before.
+    lost_from: Psn,
+    timers: Lists<TIMER_LISTS>,
+    /// Retransmitted packets in flight, in the order of their retransmission.
+    resent: Lists<1>,
+    messages: VecDeque<Message>,
+    /// Number (msn) of the front of `messages`.
+    front: u32,
+    /// Number of the message that is being cut into packets.
+    cutting: u32,
+    /// First PSN of the next message.
+    next_message_psn: Psn,
+    depth: usize,
+    rerequest_at: Option<Ns>,
+    rerequest_due: bool,
+}
+
+impl Requester {
+    /// A requester whose first packet has PSN `first`, over a window of `window` PSNs (the smaller of both ends' `MaxPSNRange`) and
+    /// a send queue of `depth` requests.
+    #[must_use]
+    pub fn new(params: TransportParams, first: Psn, window: u32, depth: usize) -> Requester {
+        let window = window.clamp(1, super::MPR_MAX);
+        let slots = (window as usize).next_power_of_two().max(64);
+        Requester {
+            params,
+            window,
+            cack: first.plus(-1),
+            una: first,
+            next: first,
+            reported: first.plus(-1),
+            judged: first,
+            slots: vec![EMPTY; slots].into_boxed_slice(),
+            unacked: PsnBits::new(window),
+            lost: PsnBits::new(window),
+            lost_count: 0,
+            lost_from: first,
+            timers: Lists::new(slots),
+            resent: Lists::new(slots),
+            messages: VecDeque::with_capacity(depth),
+            front: 0,
+            cutting: 0,
+            next_message_psn: first,
+            depth,
+            rerequest_at: None,
+            rerequest_due: false,
+        }
+    }
+
+    #[inline]
+    fn index(&self, psn: Psn) -> usize {
+        psn.get() as usize & (self.slots.len() - 1)
+    }
+
+    #[inline]
+    fn slot(&mut self, psn: Psn) -> &mut Slot {
+        let at = self.index(psn);
+        &mut self.slots[at]
+    }
+
+    /// Is `psn` sent and not acknowledged?
+    #[inline]
+    fn is_outstanding(&self, psn: Psn) -> bool {
+        psn.distance(self.una) >= 0 && psn.distance(self.next) < 0 && self.unacked.get(psn)
+    }
+
+    #[inline]
+    fn outstanding_span(&self) -> u32 {
+        self.next.distance(self.una) as u32
+    }
+
+    #[inline]
+    fn message(&mut self, number: u32) -> Option<&mut Message> {
+        self.messages.get_mut(number.wrapping_sub(self.front) as usize)
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Puts a Write on the send queue.
+    ///
+    /// # Errors
+    /// [`PostError::QueueFull`], [`PostError::TooLong`].
+    pub fn post(&mut self, request: &WriteRequest) -> Result<(), PostError> {
+        if self.messages.len() >= self.depth {
+            return Err(PostError::QueueFull(self.depth));
+        }
+        if request.len > MESSAGE_MAX {
+            return Err(PostError::TooLong(request.len));
+        }
+        let packets = self.params.packets(request.len);
+        self.messages.push_back(Message {
+            request: *request,
+            first: self.next_message_psn,
+            packets,
+            sent: 0,
+            acknowledged: 0,
+        });
+        self.next_message_psn = self.next_message_psn.plus(packets as i32);
+        Ok(())
+    }
+
+    /// Is there a packet for [`Requester::resend`]?
+    #[inline]
+    #[must_use]
+    pub fn wants_resend(&self) -> bool {
+        self.rerequest_due || self.next_lost().is_some()
+    }
+
+    /// Is there a packet for [`Requester::fresh`]?
+    #[inline]
+    #[must_use]
+    pub fn wants_fresh(&self) -> bool {
+        self.next.distance(self.cack) <= self.window as i32
+            && (self.cutting.wrapping_sub(self.front) as usize) < self.messages.len()
+    }
+
+    /// The earliest lost PSN, when it is inside the window.
+    #[inline]
+    fn next_lost(&self) -> Option<Psn> {
+        if self.lost_count == 0 {
+            return None;
+        }
+        let from = if self.lost_from.is_after(self.una) { self.lost_from } else { self.una };
+        let psn = self.lost.first_set(from, self.next.distance(from).max(0) as u32)?;
+        (psn.distance(self.cack) <= self.window as i32).then_some(psn)
+    }
+
+    /// The packet to send before any new one: a request for a missing completion, which no window holds back, or
+    /// the earliest lost packet where `room` says that the congestion window takes one.
+    #[inline]
+    #[must_use]
+    pub fn resend(&self, room: bool) -> Option<Outgoing> {
+        if self.rerequest_due
+            && let Some(ask) = self.ask()
+        {
+            return Some(ask);
+        }
+        let psn = if room { self.next_lost()? } else { return None };
+        let number = self.slots[self.index(psn)].message;
+        let message = self.messages.get(number.wrapping_sub(self.front) as usize)?;
+        Some(self.packet(message, number, psn, Turn::Again))
+    }
+
+    /// The next new packet. It asks for an ACK when it ends its message or fills the PSN window.
+    #[inline]
+    #[must_use]
+    pub fn fresh(&self) -> Option<Outgoing> {
+        let ahead = self.next.distance(self.cack);
+        if ahead > self.window as i32 {
+            return None;
+        }
+        let message = self.messages.get(self.cutting.wrapping_sub(self.front) as usize)?;
+        let mut packet = self.packet(message, self.cutting, self.next, Turn::Fresh);
+        packet.ack_request |= ahead == self.window as i32;
+        Some(packet)
+    }
+
+    /// The last packet of the newest message that, with all before it, lacks nothing but its transport ACK.
+    fn ask(&self) -> Option<Outgoing> {
+        let whole = self.messages.iter().take_while(|m| m.is_whole()).count();
+        let message = self.messages.get(whole.checked_sub(1)?)?;
+        let number = self.front.wrapping_add(whole as u32 - 1);
+        Some(self.packet(message, number, message.last_psn(), Turn::Ask))
+    }
+
+    #[inline]
+    fn packet(&self, message: &Message, number: u32, psn: Psn, turn: Turn) -> Outgoing {
+        let request = &message.request;
+        let index = psn.distance(message.first) as u32;
+        let at = index * self.params.mss;
+        let last = index + 1 == message.packets;
+        Outgoing {
+            psn,
+            opcode: message.opcode(index),
+            ack_request: last,
+            meth: Meth { rqmsn: 0, msn: number as u16 },
+            reth: Reth {
+                va: request.remote_va.wrapping_add(u64::from(at)),
+                rkey: request.remote_key.0,
+                dmalen: request.len,
+            },
+            local_key: request.local_key,
+            local_va: request.local_va.wrapping_add(u64::from(at)),
+            len: (request.len - at).min(self.params.mss),
+            message: number,
+            turn,
+        }
+    }
+
+    /// The frame of `packet` is written and will be offered to the port; it counts in flight with `nominal` bytes from now on.
+    #[inline]
+    pub fn committed(&mut self, packet: &Outgoing, ev: u32, nominal: u32) {
+        let psn = packet.psn;
+        match packet.turn {
+            Turn::Ask => self.rerequest_due = false,
+            Turn::Fresh => {
+                *self.slot(psn) = Slot { ev, nominal, message: packet.message, in_flight: true, ..EMPTY };
+                self.unacked.set(psn);
+                self.next = psn.next();
+                if let Some(message) = self.message(packet.message) {
+                    message.sent += 1;
+                    if message.sent == message.packets {
+                        self.cutting = self.cutting.wrapping_add(1);
+                    }
+                }
+            }
+            Turn::Again => {
+                self.lost.clear(psn);
+                self.lost_count -= 1;
+                self.lost_from = psn;
+                let highest_then = self.next.plus(-1);
+                let at = self.index(psn);
+                let slot = &mut self.slots[at];
+                slot.ev = ev;
+                slot.nominal = nominal;
+                slot.resends = slot.resends.saturating_add(1);
+                slot.highest_then = highest_then;
+                slot.in_flight = true;
+                slot.in_resent = true;
+                self.resent.push_back(0, at);
+            }
+        }
+    }
+
+    /// The port accepted the transmission of `psn`: its timer starts. Returns the deadline.
+    #[inline]
+    pub fn accepted(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
+        if !self.is_outstanding(psn) {
+            return None;
+        }
+        let at = self.index(psn);
+        let slot = &mut self.slots[at];
+        if !slot.in_flight || slot.timer != NO_LIST {
+            return None;
+        }
+        let (list, length) = self.params.timeout(u32::from(slot.timeouts) + 1);
+        slot.sent_at = now;
+        slot.deadline = now + length;
+        slot.timer = list as u8;
+        let deadline = slot.deadline;
+        self.timers.push_back(list, at);
+        Some(deadline)
+    }
+
+    /// When the earliest timer of a packet runs out.
+    #[inline]
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Ns> {
+        self.timers.fronts().map(|(_, at)| self.slots[at].deadline).min()
+    }
+
+    /// When the completion of the oldest message is to be asked for again.
+    #[inline]
+    #[must_use]
+    pub const fn rerequest_deadline(&self) -> Option<Ns> {
+        self.rerequest_at
+    }
+
+    #[inline]
+    fn stop_timer(&mut self, at: usize) {
+        let list = core::mem::replace(&mut self.slots[at].timer, NO_LIST);
+        if list != NO_LIST {
+            self.timers.remove(usize::from(list), at);
+        }
+    }
+
+    /// Takes a packet out of flight and out of the lists of those that are.
+    #[inline]
+    fn land<O: Observer>(&mut self, at: usize, observer: &mut O) {
+        self.stop_timer(at);
+        let slot = &mut self.slots[at];
+        if core::mem::replace(&mut slot.in_flight, false) {
+            observer.settled(slot.nominal);
+        }
+        if core::mem::replace(&mut slot.in_resent, false) {
+            self.resent.remove(0, at);
+        }
+    }
+
+    /// Ends all: the oldest request completes with the fault's status, the others as flushed. Nothing is sent any more.
+    pub fn fail<O: Observer>(&mut self, fault: Fault, observer: &mut O) {
+        let mut status = fault.status();
+        self.abandon(observer);
+        while let Some(message) = self.messages.pop_front() {
+            observer.completed(message.completion(status), true);
+            status = Status::Flushed;
+        }
+    }
+
+    /// Ends all without a cause of its own: every request completes as flushed.
+    pub fn flush<O: Observer>(&mut self, observer: &mut O) {
+        self.abandon(observer);
+        while let Some(message) = self.messages.pop_front() {
+            observer.completed(message.completion(Status::Flushed), true);
+        }
+    }
+
+    fn abandon<O: Observer>(&mut self, observer: &mut O) {
+        while let Some(psn) = self.unacked.first_set(self.una, self.outstanding_span()) {
+            self.unacked.clear(psn);
+            self.lost.clear(psn);
+            self.land(self.index(psn), observer);
+        }
+        self.una = self.next;
+        self.next_message_psn = self.next;
+        self.lost_count = 0;
+        self.front = self.front.wrapping_add(self.messages.len() as u32);
+        self.cutting = self.front;
+        self.rerequest_at = None;
+        self.rerequest_due = false;
+    }
+}

@@ -1,0 +1,417 @@
+//! The receiving side of a QP: which packets are new, what is acknowledged, and when.
+
+use super::{Psn, PsnBits, low_bits};
+use crate::wire::{CcState, Opcode, Sack, SackFor, Skip};
+
+/// A PSN further behind the cumulative ACK than this is no duplicate but nonsense: its distance does not fit a SACK.
+const DUPLICATE_REACH: i32 = 32_768;
+/// Received bytes that draw a SACK.
+const SACK_BYTES: u32 = 4_096;
+/// What a small packet counts towards them.
+const SACK_BYTES_MIN: u32 = 1_024;
+/// Units of `rcvd_bytes`.
+const RCVD_UNIT: u64 = 256;
+
+/// Where a PSN stands in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In the window and not there yet.
+    New,
+    /// Received before.
+    Duplicate,
+    /// Beyond the window.
+    Beyond,
+    /// Too far behind to be acknowledged.
+    Stale,
+}
+
+/// What a packet tells the responder, apart from its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its PSN.
+    pub psn: Psn,
+    /// Kind of Write.
+    pub opcode: Opcode,
+    /// Bytes of payload.
+    pub payload: u32,
+    /// Its nominal size in bytes.
+    pub nominal: u32,
+    /// It asks for a transport ACK.
+    pub ack_request: bool,
+    /// It is a retransmission.
+    pub rtx: bool,
+    /// It is ECN-marked.
+    pub marked: bool,
+}
+
+/// What a packet draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Due {
+    /// A SACK.
+    pub sack: bool,
+    /// A transport ACK.
+    pub ack: bool,
+}
+
+/// The responder of one QP.
+#[derive(Clone)]
+pub struct Responder {
+    cack: Psn,
+    window: u32,
+    received: PsnBits,
+    begins: PsnBits,
+    ends: PsnBits,
+    asks: PsnBits,
+    /// The packet at `cack` ended a message.
+    at_boundary: bool,
+    /// Packets held above `cack`.
+    out_of_order: u32,
+    /// The highest PSN received.
+    highest: Psn,
+    /// Whole messages so far.
+    messages: u32,
+    rcvd_bytes: u64,
+    unsacked: u32,
+    /// Where the next SACK's bitmap begins, above `cack`, when the window is wider than one bitmap.
+    walk: u32,
+}
+
+impl Responder {
+    /// A responder that expects `first` and takes `window` PSNs (1 to [`super::MPR_MAX`]).
+    #[must_use]
+    pub fn new(first: Psn, window: u32) -> Responder {
+        let cack = first.plus(-1);
+        let bits = PsnBits::new(window);
+        Responder {
+            cack,
+            window,
+            received: bits.clone(),
+            begins: bits.clone(),
+            ends: bits.clone(),
+            asks: bits,
+            at_boundary: true,
+            out_of_order: 0,
+            highest: cack,
+            messages: 0,
+            rcvd_bytes: 0,
+            unsacked: 0,
+            walk: 1,
+        }
+    }
+
+    /// The last PSN such that it and all before it arrived.
+    #[must_use]
+    pub const fn cack(&self) -> Psn {
+        self.cack
+    }
+
+    /// The number of the last whole message, as an AETH carries it: 2^24 - 1 before any.
+    #[must_use]
+    pub const fn msn(&self) -> u32 {
+        self.messages.wrapping_sub(1) & 0x00FF_FFFF
+    }
+
+    /// Packets held above the cumulative ACK.
+    #[must_use]
+    pub const fn out_of_order(&self) -> u32 {
+        self.out_of_order
+    }
+
+    /// PSNs between the cumulative ACK and the highest received that have not arrived.
+    #[must_use]
+    pub const fn missing(&self) -> u32 {
+        self.highest.distance(self.cack) as u32 - self.out_of_order
+    }
+
+    /// Have packets arrived that no SACK has reported?
+    #[must_use]
+    pub const fn owes_sack(&self) -> bool {
+        self.unsacked > 0
+    }
+
+    /// Where `psn` stands.
+    #[inline]
+    #[must_use]
+    pub fn standing(&self, psn: Psn) -> Standing {
+        let ahead = psn.distance(self.cack);
+        if ahead > self.window as i32 {
+            Standing::Beyond
+        } else if ahead > 0 {
+            if self.received.get(psn) { Standing::Duplicate } else { Standing::New }
+        } else if ahead >= -DUPLICATE_REACH {
+            Standing::Duplicate
+        } else {
+            Standing::Stale
+        }
+    }
+
+    /// Do the packets on either side of `psn`, as far as they are here, go with its opcode? A message begins exactly where the one before
+    /// it ended.
+    #[inline]
+    #[must_use]
+    pub fn in_its_place(&self, psn: Psn, opcode: Opcode) -> bool {
+        let before = psn.plus(-1);
+        let boundary_before = if before == self.cack {
+            Some(self.at_boundary)
+        } else {
+            self.received.get(before).then(|| self.ends.get(before))
+        };
+        let after = psn.next();
+        let inside = after.distance(self.cack) <= self.window as i32;
+        let boundary_after = (inside && self.received.get(after)).then(|| self.begins.get(after));
+        boundary_before.is_none_or(|boundary| boundary == opcode.begins_message())
+            && boundary_after.is_none_or(|boundary| boundary == opcode.ends_message())
+    }
+
+    /// Takes a new packet, whose payload has been placed.
+    #[inline]
+    pub fn accept(&mut self, packet: &Arrival) -> Due {
+        let psn = packet.psn;
+        debug_assert_eq!(self.standing(psn), Standing::New);
+        self.received.set(psn);
+        if packet.opcode.begins_message() {
+            self.begins.set(psn);
+        }
+        if packet.opcode.ends_message() {
+            self.ends.set(psn);
+        }
+        if packet.ack_request {
+            self.asks.set(psn);
+        }
+        if psn.is_after(self.highest) {
+            self.highest = psn;
+        }
+        self.rcvd_bytes += u64::from(packet.nominal);
+        self.unsacked += packet.payload.max(SACK_BYTES_MIN);
+        let mut ack = false;
+        self.out_of_order += 1;
+        if psn == self.cack.next() {
+            ack = self.advance();
+        }
+        let sack = ack || packet.ack_request || packet.marked || packet.rtx || self.unsacked >= SACK_BYTES;
+        Due { sack, ack }
+    }
+
+    /// Moves the cumulative ACK over what is there; true when a packet that it passed asks for a transport ACK.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        let mut asked = false;
+        loop {
+            let from = self.cack.next();
+            let run = self.received.word(from).trailing_ones();
+            if run == 0 {
+                break;
+            }
+            let passed = low_bits(run);
+            let ends = self.ends.word(from) & passed;
+            self.messages = self.messages.wrapping_add(ends.count_ones());
+            self.at_boundary = ends >> (run - 1) & 1 == 1;
+            asked |= self.asks.word(from) & passed != 0;
+            for bits in [&mut self.received, &mut self.begins, &mut self.ends, &mut self.asks] {
+                bits.clear_run(from, run);
+            }
+            self.cack = self.cack.plus(run as i32);
+            self.out_of_order -= run;
+            if run < 64 {
+                break;
+            }
+        }
+        self.walk = 1;
+        asked
+    }
+
+    /// What a packet that arrived before draws: a SACK, and an ACK where it asks for one and its message is whole.
+    #[inline]
+    #[must_use]
+    pub fn repeat(&self, packet: &Arrival) -> Due {
+        Due { sack: true, ack: packet.ack_request && !packet.psn.is_after(self.cack) }
+    }
+
+    /// Fills a SACK with the state of the window. `for_psn` is the packet that drew it, or the number of a probe.
+    pub fn sack(&mut self, answers: SackOrigin, skip: Skip) -> Sack {
+        self.unsacked = 0;
+        let (offset, bitmap) = self.bitmap();
+        Sack {
+            skip,
+            answers: match answers {
+                SackOrigin::Packet(psn) => SackFor::Packet { offset: psn.distance(self.cack) as i16 },
+                SackOrigin::Probe(id) => SackFor::Probe { id },
+            },
+            entropy: 0,
+            spdcid: 0,
+            dpdcid: 0,
+            cack_psn: self.cack.get(),
+            cc_type: 0,
+            cc_flags: 0,
+            mpr: 0,
+            sack_offset: offset,
+            sack_bitmap: bitmap,
+            cc: CcState {
+                tx_timestamp: 0,
+                ooo_count: self.out_of_order.min(0x7FFF) as u16,
+                restore_cwnd: false,
+                rcv_cwnd_pen: 0,
+                rcvd_bytes: (self.rcvd_bytes.div_ceil(RCVD_UNIT) & 0x00FF_FFFF) as u32,
+            },
+        }
+    }
+
+    /// The part of the window that the next SACK shows: the oldest incomplete region first, then on over successive SACKs to the
+    /// highest PSN received, and round again.
+    fn bitmap(&mut self) -> (i16, u64) {
+        if self.out_of_order == 0 {
+            return (1, 0);
+        }
+        let reach = self.highest.distance(self.cack) as u32;
+        if self.walk > reach {
+            self.walk = 1;
+        }
+        let offset = self.walk;
+        let left = reach + 1 - offset;
+        let bitmap = self.received.word(self.cack.plus(offset as i32)) & low_bits(left);
+        self.walk = offset + 64;
+        (offset as i16, bitmap)
+    }
+}
+
+/// What a SACK answers, before it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SackOrigin {
+    /// The packet with this PSN.
+    Packet(Psn),
+    /// The probe with this number.
+    Probe(u16),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(psn: u32, payload: u32) -> Arrival {
+        Arrival {
+            psn: Psn::new(psn),
+            opcode: Opcode::WriteMiddle,
+            payload,
+            nominal: payload + 60,
+            ack_request: false,
+            rtx: false,
+            marked: false,
+        }
+    }
+
+    fn only(psn: u32) -> Arrival {
+        Arrival { opcode: Opcode::WriteOnly, ack_request: true, ..packet(psn, 64) }
+    }
+
+    fn sack(responder: &mut Responder, psn: u32) -> (u32, i16, u64) {
+        let sack = responder.sack(SackOrigin::Packet(Psn::new(psn)), Skip::None);
+        (sack.cack_psn, sack.sack_offset, sack.sack_bitmap)
+    }
+
+    #[test]
+    fn one_sack_covers_one_to_four_packets_as_the_mss_falls() {
+        for (mss, packets) in
+            [(4096, 1), (9000, 1), (4095, 2), (2048, 2), (2047, 3), (1366, 3), (1365, 4), (1024, 4), (1, 4)]
+        {
+            let mut responder = Responder::new(Psn::new(0), 1024);
+            let drawn: Vec<bool> = (0..packets).map(|psn| responder.accept(&packet(psn, mss)).sack).collect();
+            let mut expected = vec![false; packets as usize];
+            expected[packets as usize - 1] = true;
+            assert_eq!(drawn, expected, "MSS {mss}");
+        }
+    }
+
+    #[test]
+    fn marked_retransmitted_and_asking_packets_draw_a_sack_at_once() {
+        for change in
+            [|p: &mut Arrival| p.marked = true, |p: &mut Arrival| p.rtx = true, |p: &mut Arrival| p.ack_request = true]
+        {
+            let mut responder = Responder::new(Psn::new(0), 1024);
+            let mut arrival = packet(0, 64);
+            change(&mut arrival);
+            assert!(responder.accept(&arrival).sack);
+        }
+    }
+
+    #[test]
+    fn a_packet_that_asks_before_the_gap_below_it_closes_is_acknowledged_when_it_closes() {
+        let mut responder = Responder::new(Psn::new(100), 1024);
+        let last = Arrival { opcode: Opcode::WriteLast, ack_request: true, ..packet(101, 64) };
+        assert_eq!(responder.accept(&last), Due { sack: true, ack: false });
+        assert_eq!(responder.msn(), 0x00FF_FFFF);
+        let first = Arrival { opcode: Opcode::WriteFirst, ..packet(100, 64) };
+        assert_eq!(responder.accept(&first), Due { sack: true, ack: true });
+        assert_eq!(responder.msn(), 0);
+        assert_eq!(responder.cack(), Psn::new(101));
+    }
+
+    #[test]
+    fn the_window_ends_max_psn_range_beyond_the_cumulative_ack() {
+        let mut responder = Responder::new(Psn::new(0xFF_FFFF), 1);
+        assert_eq!(responder.standing(Psn::new(0xFF_FFFF)), Standing::New);
+        assert_eq!(responder.standing(Psn::new(0)), Standing::Beyond);
+        responder.accept(&only(0xFF_FFFF));
+        assert_eq!(responder.standing(Psn::new(0)), Standing::New);
+        assert_eq!(responder.standing(Psn::new(0xFF_FFFF)), Standing::Duplicate);
+        assert_eq!(responder.standing(Psn::new(0xFF_FFFF).plus(-32_768)), Standing::Duplicate);
+        assert_eq!(responder.standing(Psn::new(0xFF_FFFF).plus(-32_769)), Standing::Stale);
+    }
+
+    #[test]
+    fn sacks_walk_over_a_window_wider_than_the_bitmap_the_oldest_hole_first() {
+        let mut responder = Responder::new(Psn::new(0), 1024);
+        for psn in [1, 64, 65, 150] {
+            responder.accept(&packet(psn, 64));
+        }
+        assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 1, 1 << 1));
+        assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 65, 0b11));
+        assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 129, 1 << 22));
+        assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 1, 1 << 1));
+        assert_eq!(responder.out_of_order(), 4);
+        assert_eq!(responder.missing(), 147);
+    }
+
+    #[test]
+    fn the_walk_starts_again_at_the_oldest_hole_when_the_cumulative_ack_moves() {
+        let mut responder = Responder::new(Psn::new(0), 1024);
+        for psn in [1, 100, 200] {
+            responder.accept(&packet(psn, 64));
+        }
+        sack(&mut responder, 200);
+        responder.accept(&packet(0, 64));
+        assert_eq!(sack(&mut responder, 0), (1, 1, 0));
+        assert_eq!(sack(&mut responder, 0), (1, 65, 1 << 34));
+    }
+
+    #[test]
+    fn messages_begin_where_the_one_before_ended() {
+        use Opcode::{WriteFirst as First, WriteLast as Last, WriteMiddle as Middle, WriteOnly as Only};
+        let mut responder = Responder::new(Psn::new(10), 64);
+        assert!(responder.in_its_place(Psn::new(10), First) && responder.in_its_place(Psn::new(10), Only));
+        assert!(!responder.in_its_place(Psn::new(10), Middle) && !responder.in_its_place(Psn::new(10), Last));
+        responder.accept(&Arrival { opcode: Middle, ..packet(12, 64) });
+        assert!(responder.in_its_place(Psn::new(11), First) && responder.in_its_place(Psn::new(11), Middle));
+        assert!(!responder.in_its_place(Psn::new(11), Only) && !responder.in_its_place(Psn::new(11), Last));
+        assert!(!responder.in_its_place(Psn::new(13), Only) && responder.in_its_place(Psn::new(13), Last));
+        assert!(responder.in_its_place(Psn::new(20), Last) && responder.in_its_place(Psn::new(20), Only));
+    }
+
+    #[test]
+    fn received_bytes_count_each_packet_once_in_units_of_256_rounded_up() {
+        let mut responder = Responder::new(Psn::new(0), 64);
+        responder.accept(&packet(0, 64));
+        assert_eq!(responder.sack(SackOrigin::Packet(Psn::new(0)), Skip::None).cc.rcvd_bytes, 1);
+        responder.accept(&packet(1, 4096));
+        // 124 + 4,156 = 4,280 bytes = 16.7 units.
+        assert_eq!(responder.sack(SackOrigin::Probe(9), Skip::None).cc.rcvd_bytes, 17);
+    }
+
+    #[test]
+    fn the_completed_message_number_wraps_at_24_bits() {
+        let mut responder = Responder::new(Psn::new(0), 64);
+        responder.messages = 1 << 24;
+        assert_eq!(responder.msn(), 0x00FF_FFFF);
+        responder.accept(&only(0));
+        assert_eq!(responder.msn(), 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! Ethernet, VLAN, IP and UDP, as far as MRC needs them.
+
+use super::{Refusal, Rules, bytes};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
+const ETHERTYPE_VLAN: u16 = 0x8100;
+const ETHERTYPE_QINQ: u16 = 0x88A8;
+const PROTOCOL_UDP: u8 = 17;
+/// Most VLAN tags that are skipped.
+const VLAN_TAGS_MAX: usize = 2;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for MacAddr {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<MacAddr, ()> {
+        let mut out = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut out {
+            let part = parts.next().filter(|p| p.len() == 2).ok_or(())?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| ())?;
+        }
+        parts.next().is_none().then_some(MacAddr(out)).ok_or(())
+    }
+}
+
+/// The Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Destination address.
+    pub destination: MacAddr,
+    /// Source address.
+    pub source: MacAddr,
+    /// Tag control information (priority, DEI, VLAN id) of the outer tag.
+    pub vlan: Option<u16>,
+}
+
+/// What MRC reads of an IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Differentiated services codepoint, 0 to 63.
+    pub dscp: u8,
+    /// ECN field: 0 not capable, 1 and 2 capable, 3 congestion experienced.
+    pub ecn: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// IPv6 flow label, 20 bits; 0 over IPv4.
+    pub flow_label: u32,
+}
+
+/// Where the layers of a frame begin and end, in bytes from its first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layers {
+    pub(super) link: Link,
+    pub(super) ip: Ip,
+    /// First byte of the IP header.
+    pub(super) ip_at: usize,
+    /// First byte of the UDP header.
+    pub(super) udp_at: usize,
+    /// End of what IP says it carries; the frame may have trailing bytes.
+    pub(super) ip_end: usize,
+    pub(super) udp_source: u16,
+    pub(super) udp_destination: u16,
+    pub(super) udp_len: usize,
+}
+
+/// Reads Ethernet and VLAN tags: the link header, the EtherType and where its payload begins.
+#[inline]
+fn read_link(head: &[u8]) -> Result<(Link, u16, usize), Refusal> {
+    let eth: &[u8; 14] = bytes(head, 0).ok_or(Refusal::TruncatedEthernet)?;
+    let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = eth;
+    let mut link =
+        Link { destination: MacAddr([d0, d1, d2, d3, d4, d5]), source: MacAddr([s0, s1, s2, s3, s4, s5]), vlan: None };
+    let mut ethertype = u16::from_be_bytes([t0, t1]);
+    let mut at = 14;
+    for _ in 0..VLAN_TAGS_MAX {
+        if ethertype != ETHERTYPE_VLAN && ethertype != ETHERTYPE_QINQ {
+            break;
+        }
+        let &[c0, c1, t0, t1] = bytes(head, at).ok_or(Refusal::TruncatedVlan)?;
+        link.vlan = link.vlan.or(Some(u16::from_be_bytes([c0, c1])));
+        ethertype = u16::from_be_bytes([t0, t1]);
+        at += 4;
+    }
+    Ok((link, ethertype, at))
+}
+
+#[inline]
+fn v4(b: &[u8; 20], at: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(b[at], b[at + 1], b[at + 2], b[at + 3]))
+}
+
+/// An IP header, the protocol that follows, and the lengths of the header and of the packet.
+type IpHeader = (Ip, u8, usize, usize);
+
+#[inline]
+fn read_ipv4(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
+    let b: &[u8; 20] = bytes(head, at).ok_or(Refusal::TruncatedIpv4)?;
+    let header_len = usize::from(b[0] & 0x0F) * 4;
+    if b[0] >> 4 != 4 || header_len < 20 {
+        return Err(Refusal::BadIpHeader);
+    }
+    if head.len() < at + header_len {
+        return Err(Refusal::TruncatedIpv4);
+    }
+    // More fragments, or a fragment offset.
+    if u16::from_be_bytes([b[6], b[7]]) & 0x3FFF != 0 {
+        return Err(Refusal::Fragment);
+    }
+    let ip = Ip {
+        source: v4(b, 12),
+        destination: v4(b, 16),
+        dscp: b[1] >> 2,
+        ecn: b[1] & 3,
+        hop_limit: b[8],
+        flow_label: 0,
+    };
+    Ok((ip, b[9], header_len, usize::from(u16::from_be_bytes([b[2], b[3]]))))
+}
+
+#[inline]
+fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
+    let b: &[u8; 40] = bytes(head, at).ok_or(Refusal::TruncatedIpv6)?;
+    let first = u32::from_be_bytes([b[0], b[1], b[2], b[3]]);
+    if first >> 28 != 6 {
+        return Err(Refusal::BadIpHeader);
+    }
+    let address = |from: usize| {
+        let octets: [u8; 16] = *bytes(b, from).unwrap_or(&[0; 16]);
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    let ip = Ip {
+        source: address(8),
+        destination: address(24),
+        dscp: ((first >> 22) & 0x3F) as u8,
+        ecn: ((first >> 20) & 3) as u8,
+        hop_limit: b[7],
+        flow_label: first & 0x000F_FFFF,
+    };
+    Ok((ip, b[6], 40, 40 + usize::from(u16::from_be_bytes([b[4], b[5]]))))
+}
+
+/// Reads the layers below MRC of a frame of `len` bytes whose first bytes are `head`. The lengths are returned, not judged: a
+/// trimming switch may have left them as they were.
+#[inline]
+pub(super) fn read_layers(head: &[u8], rules: &Rules) -> Result<Layers, Refusal> {
+    let (link, ethertype, ip_at) = read_link(head)?;
+    let (ip, protocol, header_len, ip_len) = match ethertype {
+        ETHERTYPE_IPV4 => read_ipv4(head, ip_at)?,
+        ETHERTYPE_IPV6 => read_ipv6(head, ip_at)?,
+        _ => return Err(Refusal::NotIp),
+    };
+    if protocol != PROTOCOL_UDP {
+        return Err(Refusal::NotUdp);
+    }
+    let udp_at = ip_at + header_len;
+    let &[s0, s1, d0, d1, l0, l1, _, _] = bytes(head, udp_at).ok_or(Refusal::TruncatedUdp)?;
+    let udp_destination = u16::from_be_bytes([d0, d1]);
+    if udp_destination == 0 || !rules.udp_ports.contains(&udp_destination) {
+        return Err(Refusal::OtherUdpPort);
+    }
+    Ok(Layers {
+        link,
+        ip,
+        ip_at,
+        udp_at,
+        ip_end: ip_at + ip_len,
+        udp_source: u16::from_be_bytes([s0, s1]),
+        udp_destination,
+        udp_len: usize::from(u16::from_be_bytes([l0, l1])),
+    })
+}
+
+/// The source address of an IP frame, for steering it to the worker that owns it; `None` when there is none to read.
+#[inline]
+#[must_use]
+pub fn source_address(head: &[u8]) -> Option<IpAddr> {
+    let (_, ethertype, at) = read_link(head).ok()?;
+    match ethertype {
+        ETHERTYPE_IPV4 => bytes::<4>(head, at + 12).map(|&b| IpAddr::V4(Ipv4Addr::from(b))),
+        ETHERTYPE_IPV6 => bytes::<16>(head, at + 8).map(|&b| IpAddr::V6(Ipv6Addr::from(b))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethernet_addresses_read_and_print_alike() {
+        let mac: MacAddr = "02:00:00:41:1e:7e".parse().unwrap();
+        assert_eq!(mac.to_string(), "02:00:00:41:1e:7e");
+        for wrong in ["", "02:00:00:41:1e", "02:00:00:41:1e:7e:00", "2:0:0:41:1e:7e", "02:00:00:41:1e:zz"] {
+            assert!(wrong.parse::<MacAddr>().is_err(), "{wrong}");
+        }
+    }
+}

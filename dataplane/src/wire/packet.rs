@@ -1,0 +1,150 @@
+//! A frame, read in place.
+
+use super::{Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Refusal, Rules, bytes, net};
+
+/// Whether a switch cut the packet down to its headers, by its DSCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trim {
+    /// The packet is whole.
+    Whole,
+    /// Trimmed on the way.
+    Trimmed,
+    /// Trimmed by the last switch.
+    LastHop,
+}
+
+/// An MRC packet that was read in place. Positions are bytes from the start of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Ethernet header.
+    pub link: Link,
+    /// IP header.
+    pub ip: Ip,
+    /// UDP source port: the low 16 bits of the EV.
+    pub udp_source: u16,
+    /// UDP destination port.
+    pub udp_destination: u16,
+    /// Base transport header.
+    pub bth: Bth,
+    /// Extension headers.
+    pub ext: Ext,
+    /// Trimmed or whole. Lengths, payload and iCRC of a trimmed packet mean nothing.
+    pub trim: Trim,
+    /// First byte of the payload.
+    pub payload_at: usize,
+    /// Bytes of payload, without pad.
+    pub payload_len: usize,
+    ip_at: usize,
+    udp_at: usize,
+}
+
+impl Packet {
+    /// The entropy value that the packet carries: UDP source port, and over IPv6 the low 16 bits of the flow label
+    /// above it.
+    #[inline]
+    #[must_use]
+    pub const fn ev(&self) -> u32 {
+        (self.ip.flow_label & 0xFFFF) << 16 | self.udp_source as u32
+    }
+
+    /// Where the iCRC stands.
+    #[inline]
+    #[must_use]
+    pub const fn icrc_at(&self) -> usize {
+        self.payload_at + self.payload_len + self.bth.pad as usize
+    }
+
+    /// The packet's size for windows and accounting: payload, 60 bytes and the TSETH (RoCEv2 frame without Ethernet).
+    #[inline]
+    #[must_use]
+    pub const fn nominal_size(&self) -> u32 {
+        self.payload_len as u32 + super::NOMINAL_OVERHEAD + if self.bth.tsh { super::TSETH_LEN } else { 0 }
+    }
+
+    /// The running iCRC over all headers; the caller goes on over payload and pad, from `payload_at` to `icrc_at()`.
+    #[inline]
+    #[must_use]
+    pub fn icrc_over_headers(&self, head: &[u8]) -> Option<Icrc> {
+        let mut icrc = Icrc::over_headers(head, self.ip_at, self.udp_at)?;
+        icrc.update(head.get(self.udp_at + 8 + Bth::LEN..self.payload_at)?);
+        Some(icrc)
+    }
+
+    /// Checks the iCRC of a frame that lies in one piece.
+    #[must_use]
+    pub fn icrc_ok(&self, frame: &[u8]) -> bool {
+        let check = || {
+            let mut icrc = self.icrc_over_headers(frame)?;
+            icrc.update(frame.get(self.payload_at..self.icrc_at())?);
+            Some(icrc.finish() == *bytes::<ICRC_LEN>(frame, self.icrc_at())?)
+        };
+        check().unwrap_or(false)
+    }
+}
+
+/// Reads a frame of `len` bytes whose first bytes are `head`: all of it, or at least
+/// [`HEAD_MAX`](super::HEAD_MAX). The iCRC is not checked here.
+///
+/// Bytes after the UDP datagram (Ethernet padding, a captured FCS) are ignored. Of a trimmed packet the BTH is needed and no more.
+///
+/// # Errors
+/// The first thing that is wrong, from the outside in.
+#[inline]
+pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> {
+    let layers = net::read_layers(head, rules)?;
+    let trim = match layers.ip.dscp {
+        dscp if dscp == rules.dscp.trimmed => Trim::Trimmed,
+        dscp if dscp == rules.dscp.trimmed_last_hop => Trim::LastHop,
+        _ => Trim::Whole,
+    };
+    let bth_at = layers.udp_at + 8;
+    if trim != Trim::Whole {
+        return parse_trimmed(head, &layers, trim, bth_at);
+    }
+    if layers.ip_end > len || layers.ip_end < bth_at {
+        return Err(Refusal::BadIpLength);
+    }
+    let end = layers.udp_at + layers.udp_len;
+    if end != layers.ip_end {
+        return Err(Refusal::BadUdpLength);
+    }
+    let within = head.get(..end.min(head.len())).unwrap_or(head);
+    let bth = Bth::read(within, bth_at)?;
+    let ext = Ext::read(within, bth_at + Bth::LEN, &bth)?;
+    let payload_at = bth_at + Bth::LEN + ext.len();
+    let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
+    let payload_len = body.checked_sub(usize::from(bth.pad)).ok_or(Refusal::BadPad)?;
+    if bth.opcode.is_data() {
+        if !body.is_multiple_of(4) {
+            return Err(Refusal::BadPad);
+        }
+    } else if body != 0 {
+        return Err(Refusal::UnexpectedPayload);
+    }
+    Ok(packet(&layers, bth, ext, trim, payload_at, payload_len))
+}
+
+/// A trimmed packet: lengths may or may not have been rewritten, and the cut may fall anywhere after the BTH.
+#[cold]
+fn parse_trimmed(head: &[u8], layers: &net::Layers, trim: Trim, bth_at: usize) -> Result<Packet, Refusal> {
+    let bth = Bth::read(head, bth_at)?;
+    let ext = Ext::read(head, bth_at + Bth::LEN, &bth).unwrap_or(Ext::Cut);
+    Ok(packet(layers, bth, ext, trim, bth_at + Bth::LEN + ext.len(), 0))
+}
+
+#[inline]
+fn packet(layers: &net::Layers, bth: Bth, ext: Ext, trim: Trim, payload_at: usize, payload_len: usize) -> Packet {
+    Packet {
+        link: layers.link,
+        ip: layers.ip,
+        udp_source: layers.udp_source,
+        udp_destination: layers.udp_destination,
+        bth,
+        ext,
+        trim,
+        payload_at,
+        payload_len,
+        ip_at: layers.ip_at,
+        udp_at: layers.udp_at,
+    }
+}

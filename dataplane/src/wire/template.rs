@@ -1,0 +1,220 @@
+//! Writing frames.
+//!
+//! The addresses of a QP never change, so Ethernet, IP and UDP are written once into a template (by etherparse, off the hot path) and
+//! copied for each frame; what differs from packet to packet is patched.
+
+use super::{Bth, Ext, ICRC_LEN, Icrc, MacAddr};
+use core::net::IpAddr;
+use etherparse::{
+    Ethernet2Header, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, SingleVlanHeader, UdpHeader, VlanId, VlanPcp,
+};
+
+/// Ethernet, one VLAN tag, IPv6 and UDP.
+const TEMPLATE_MAX: usize = 14 + 4 + 40 + 8;
+
+/// The addresses of frames in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addressing {
+    /// Our Ethernet address.
+    pub source_mac: MacAddr,
+    /// The next hop's Ethernet address.
+    pub destination_mac: MacAddr,
+    /// Tag control information, for a tagged port.
+    pub vlan: Option<u16>,
+    /// Our IP address.
+    pub source: IpAddr,
+    /// The peer's IP address, of the same family.
+    pub destination: IpAddr,
+    /// TTL or hop limit, 1 to 255.
+    pub hop_limit: u8,
+    /// UDP destination port.
+    pub udp_port: u16,
+}
+
+/// Why a template cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressingError {
+    /// One address is IPv4, the other IPv6.
+    #[error("{0} and {1} are not of one address family: give two IPv4 or two IPv6 addresses")]
+    MixedFamilies(IpAddr, IpAddr),
+}
+
+/// What differs from packet to packet below the BTH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Entropy value. Over IPv4 only the low 16 bits travel.
+    pub ev: u32,
+    /// Differentiated services codepoint.
+    pub dscp: u8,
+    /// ECN field.
+    pub ecn: u8,
+}
+
+/// Ready-made Ethernet, IP and UDP headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    bytes: [u8; TEMPLATE_MAX],
+    ip_at: u8,
+    udp_at: u8,
+    v6: bool,
+    /// IPv4: sum of the header's 16-bit words with TOS, length and checksum as 0.
+    ip_sum: u32,
+}
+
+/// Bytes of padding that round `payload` up to a multiple of 4.
+#[inline]
+#[must_use]
+pub const fn padding(payload: usize) -> usize {
+    payload.wrapping_neg() & 3
+}
+
+/// Length of a frame without FCS whose headers up to and including UDP take `below` bytes, and its extension headers `ext_len`.
+#[inline]
+#[must_use]
+pub const fn frame_len(below: usize, ext_len: usize, payload: usize) -> usize {
+    below + Bth::LEN + ext_len + payload + padding(payload) + ICRC_LEN
+}
+
+impl Template {
+    /// Makes the headers for `addressing`.
+    ///
+    /// # Errors
+    /// [`AddressingError::MixedFamilies`].
+    pub fn new(addressing: &Addressing) -> Result<Template, AddressingError> {
+        let mut bytes = [0; TEMPLATE_MAX];
+        let mut at = 0;
+        let mut put = |header: &[u8]| {
+            bytes[at..at + header.len()].copy_from_slice(header);
+            at += header.len();
+            at
+        };
+        let v6 = addressing.source.is_ipv6();
+        let ether_type = if v6 { etherparse::EtherType::IPV6 } else { etherparse::EtherType::IPV4 };
+        let tagged = addressing.vlan.is_some();
+        let mut ip_at = put(&Ethernet2Header {
+            source: addressing.source_mac.0,
+            destination: addressing.destination_mac.0,
+            ether_type: if tagged { etherparse::EtherType::VLAN_TAGGED_FRAME } else { ether_type },
+        }
+        .to_bytes());
+        if let Some(tci) = addressing.vlan {
+            let tag = SingleVlanHeader {
+                pcp: VlanPcp::try_new((tci >> 13) as u8).unwrap_or_default(),
+                drop_eligible_indicator: tci & 0x1000 != 0,
+                vlan_id: VlanId::try_new(tci & 0x0FFF).unwrap_or_default(),
+                ether_type,
+            };
+            ip_at = put(&tag.to_bytes());
+        }
+        let mut ip_sum = 0;
+        let udp_at = match (addressing.source, addressing.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let ip = Ipv4Header {
+                    time_to_live: addressing.hop_limit,
+                    protocol: IpNumber::UDP,
+                    dont_fragment: true,
+                    source: source.octets(),
+                    destination: destination.octets(),
+                    ..Default::default()
+                };
+                let mut header = ip.to_bytes();
+                header[2..4].fill(0);
+                header[10..12].fill(0);
+                ip_sum = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+                put(&header)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let ip = Ipv6Header {
+                    traffic_class: 0,
+                    flow_label: Ipv6FlowLabel::ZERO,
+                    payload_length: 0,
+                    next_header: IpNumber::UDP,
+                    hop_limit: addressing.hop_limit,
+                    source: source.octets(),
+                    destination: destination.octets(),
+                };
+                put(&ip.to_bytes())
+            }
+            (source, destination) => return Err(AddressingError::MixedFamilies(source, destination)),
+        };
+        put(&UdpHeader { source_port: 0, destination_port: addressing.udp_port, length: 0, checksum: 0 }.to_bytes());
+        Ok(Template { bytes, ip_at: ip_at as u8, udp_at: udp_at as u8, v6, ip_sum })
+    }
+
+    /// Bytes of Ethernet, IP and UDP.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.udp_at as usize + 8
+    }
+
+    /// Never: a template has all three headers.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Length of the frame that carries `ext_len` bytes of extension headers and `payload` bytes, without FCS.
+    #[inline]
+    #[must_use]
+    pub const fn frame_len(&self, ext_len: usize, payload: usize) -> usize {
+        frame_len(self.len(), ext_len, payload)
+    }
+
+    /// Writes all headers of a frame into `frame`, which has the length that [`Template::frame_len`] gives, and returns
+    /// where the payload goes; `None` when the headers do not fit. The pad count of `bth` follows from `payload`.
+    #[inline]
+    #[must_use]
+    pub fn write_headers(&self, frame: &mut [u8], marks: Marks, bth: &Bth, ext: &Ext, payload: usize) -> Option<usize> {
+        let len = frame.len();
+        let (ip_at, udp_at) = (usize::from(self.ip_at), usize::from(self.udp_at));
+        let below = frame.get_mut(..self.len())?;
+        below.copy_from_slice(&self.bytes[..self.len()]);
+        let ip_len = (len - ip_at) as u16;
+        let udp_len = (len - udp_at) as u16;
+        let traffic_class = marks.dscp << 2 | marks.ecn;
+        if self.v6 {
+            let first = 6 << 28 | u32::from(traffic_class) << 20 | marks.ev >> 16;
+            below[ip_at..ip_at + 4].copy_from_slice(&first.to_be_bytes());
+            below[ip_at + 4..ip_at + 6].copy_from_slice(&udp_len.to_be_bytes());
+        } else {
+            below[ip_at + 1] = traffic_class;
+            below[ip_at + 2..ip_at + 4].copy_from_slice(&ip_len.to_be_bytes());
+            let checksum = self.ipv4_checksum(traffic_class, ip_len);
+            below[ip_at + 10..ip_at + 12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        below[udp_at..udp_at + 2].copy_from_slice(&(marks.ev as u16).to_be_bytes());
+        below[udp_at + 4..udp_at + 6].copy_from_slice(&udp_len.to_be_bytes());
+        let mut bth = *bth;
+        bth.pad = padding(payload) as u8;
+        let bth_at = self.len();
+        frame.get_mut(bth_at..bth_at + Bth::LEN)?.copy_from_slice(&bth.to_bytes());
+        let ext_at = bth_at + Bth::LEN;
+        Some(ext_at + ext.write(frame.get_mut(ext_at..)?)?)
+    }
+
+    /// Header checksum from the prepared sum and the two words that differ (RFC 1071).
+    #[inline]
+    fn ipv4_checksum(&self, traffic_class: u8, ip_len: u16) -> u16 {
+        let mut sum = self.ip_sum + u32::from(traffic_class) + u32::from(ip_len);
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        !(sum as u16)
+    }
+
+    /// Writes pad and iCRC behind a payload of `payload` bytes at `payload_at`. `false` when the frame is too short.
+    #[inline]
+    #[must_use]
+    pub fn seal(&self, frame: &mut [u8], payload_at: usize, payload: usize) -> bool {
+        let end = payload_at + payload;
+        let icrc_at = end + padding(payload);
+        let Some(pad) = frame.get_mut(end..icrc_at) else { return false };
+        pad.fill(0);
+        let Some(mut icrc) = Icrc::over_headers(frame, self.ip_at.into(), self.udp_at.into()) else { return false };
+        let Some(rest) = frame.get(self.len() + Bth::LEN..icrc_at) else { return false };
+        icrc.update(rest);
+        let Some(room) = frame.get_mut(icrc_at..icrc_at + ICRC_LEN) else { return false };
+        room.copy_from_slice(&icrc.finish());
+        true
+    }
+}
