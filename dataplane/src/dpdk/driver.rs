@@ -9,6 +9,9 @@ use super::spec::PortSpec;
 /// Ethernet header and two VLAN tags: what a frame has beyond its MTU.
 pub(super) const OVERHEAD: usize = 14 + 8;
 const ETHERNET: usize = 14;
+const FCS: usize = 4;
+/// The coarsest unit in which a card counts a receive buffer.
+pub(super) const RX_UNIT: usize = 1_024;
 
 /// `net_tap` sizes its buffers for this and can't be told otherwise.
 const TAP_FRAME: usize = 1_522;
@@ -104,7 +107,12 @@ impl Driver {
                 Ok(Plan { mtu, max_frame: TAP_FRAME.min(usize::from(mtu) + OVERHEAD), rx_room: TAP_FRAME })
             }
             Driver::AfPacket => plan_af_packet(spec, asked, mtu, queues),
-            Driver::Other => Ok(Plan { max_frame: usize::from(mtu) + ETHERNET, ..any }),
+            // Network cards count receive buffers in units of up to 1 KiB, rounded down, and want room for the FCS.
+            Driver::Other => Ok(Plan {
+                mtu,
+                max_frame: usize::from(mtu) + ETHERNET,
+                rx_room: (frame + FCS).next_multiple_of(RX_UNIT),
+            }),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use dpdk_sys as sys;
 
-use super::driver::{Driver, OVERHEAD, Plan};
+use super::driver::{Driver, OVERHEAD, Plan, RX_UNIT};
 use super::eal::Eal;
 use super::error::{Error, Said, strerror};
 use super::log::capture;
@@ -60,7 +60,7 @@ impl PortConfig {
         let rings = usize::from(self.queues) * (usize::from(self.rx_desc) + usize::from(self.tx_desc)) * 64;
         Pool::bytes(self.small, SMALL_FRAME)
             + Pool::bytes(self.large, frame)
-            + Pool::bytes(self.rx_count(), frame.next_multiple_of(512))
+            + Pool::bytes(self.rx_count(), frame.next_multiple_of(RX_UNIT))
             + rings
     }
 
