@@ -137,7 +137,7 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
         // What waits in the queues may be the very acknowledgements that timers wait for: after the worker was kept from its
         // core, they come first.
         self.behind = if more { self.behind + 1 } else { 0 };
-        if self.behind % TURNS_BEHIND == 0 {
+        if self.behind.is_multiple_of(TURNS_BEHIND) {
             self.engine.on_time(now);
         }
         let poll = self.app.poll(now, &mut self.engine);
