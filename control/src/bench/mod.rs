@@ -75,17 +75,20 @@ pub trait Watcher {
 /// # Errors
 /// What cannot be brought up, and a worker that died. A Write that fails is in the report.
 pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn Watcher) -> Result<Report, Error> {
-    let running = setup::start(options)?;
+    // Before the workers keep the cores busy.
     let memcpy_gbps = memcpy_gbps();
+    let running = setup::start(options)?;
     let mut results = Vec::new();
     let mut notes = notes(options, &running);
     for (index, &size) in options.sizes.iter().enumerate() {
         let measured =
             measure(&running, options, size, interrupted, &mut |share| watcher.progress(index, size, share))?;
-        for fault in measured.iter().filter_map(|m| m.fault.as_ref()) {
-            notes.push(format!("{}: {fault}", report::bytes(size)));
+        let result = SizeResult::of(size, &measured);
+        let failed = result.fault.is_some();
+        results.push(result);
+        if failed {
+            break;
         }
-        results.push(SizeResult::of(size, &measured));
         if interrupted.load(Ordering::Relaxed) {
             notes.push("interrupted: the last size is not measured to its end".into());
             break;

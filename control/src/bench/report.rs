@@ -67,6 +67,9 @@ pub struct SizeResult {
     pub verified: bool,
     /// Messages that did not complete.
     pub errors: u64,
+    /// Why the measurement ended before its time, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
     /// Of the data packets sent again, those whose first transmission had arrived.
     pub spurious_retransmits: u64,
 }
@@ -95,11 +98,11 @@ impl SizeResult {
     /// Adds up what the requesters measured at one size; they worked at the same time.
     pub(super) fn of(size: usize, measured: &[Measured]) -> SizeResult {
         let gained = |name: &str| measured.iter().filter_map(|m| m.gained.get(name)).sum();
-        let sum = |of: fn(&Measured) -> u64| measured.iter().map(|m| of(m)).sum::<u64>();
+        let sum = |of: fn(&Measured) -> u64| measured.iter().map(of).sum::<u64>();
         let seconds = measured.iter().map(|m| m.sending_ns).max().unwrap_or(0) as f64 / 1e9;
         // Each requester has its own clock: rates add up, times do not.
-        let msg_per_s: f64 =
-            measured.iter().filter(|m| m.sending_ns > 0).map(|m| m.messages as f64 * 1e9 / m.sending_ns as f64).sum();
+        let rates = measured.iter().filter(|m| m.sending_ns > 0).map(|m| m.messages as f64 * 1e9 / m.sending_ns as f64);
+        let msg_per_s = rates.fold(0.0, |sum, rate| sum + rate);
         let mut latency = measured.first().map(|m| m.latency.clone());
         if let Some(all) = &mut latency {
             for other in measured.iter().skip(1) {
@@ -123,6 +126,7 @@ impl SizeResult {
             lat_us: Latency { p50: quantile(0.5), p99: quantile(0.99) },
             verified: measured.iter().all(|m| m.verified),
             errors: sum(|m| m.errors),
+            fault: measured.iter().find_map(|m| m.fault.clone()),
             spurious_retransmits: gained("spurious_retransmits"),
         }
     }
@@ -159,7 +163,7 @@ impl Report {
     /// What `out` says.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_preset(presets::UTF8_FULL_CONDENSED);
         table.set_header([
             "size",
             "messages",

@@ -174,19 +174,20 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         report.print(&mut out)?;
     }
     out.flush()?;
+    verdict(&options, &report)
+}
+
+/// Every byte must be where it belongs, and every Write must have ended well.
+fn verdict(options: &Options, report: &bench::Report) -> Result<(), Error> {
     let null = matches!(options.link, Link::Null(_));
-    let bad = report.results.iter().find(|r| r.errors > 0 || (!r.verified && !null));
-    match bad {
-        None => Ok(()),
-        Some(_) if args.json && interrupted.load(Ordering::Relaxed) => Ok(()),
-        Some(r) => Err(Error::Failure(format!(
-            "{} B: {}",
-            r.size,
-            if r.errors > 0 {
-                format!("{} Writes failed", r.errors)
-            } else {
-                "the target does not hold what was written".into()
-            }
-        ))),
+    for result in &report.results {
+        let why = match &result.fault {
+            Some(fault) => fault.clone(),
+            None if result.errors > 0 => format!("{} Writes failed", result.errors),
+            None if !result.verified && !null => "the target does not hold what was written".into(),
+            None => continue,
+        };
+        return Err(Error::Failure(format!("{} B: {why}", result.size)));
     }
+    Ok(())
 }

@@ -339,7 +339,11 @@ impl Port {
         // Some ports have no such mode, and receive everything.
         // SAFETY: as above.
         let _ = capture(|| unsafe { sys::rte_eth_promiscuous_enable(id) });
-        let mac = mac_of(id);
+        let mut mac = mac_of(id);
+        if inner.driver == Driver::Tap {
+            // The driver gives both ends of the tap one address, and a bridge would keep frames for it to itself.
+            mac[5] ^= 1;
+        }
         Ok(Port { inner: Arc::new(inner), taken: vec![false; usize::from(queues)], mac, mtu })
     }
 

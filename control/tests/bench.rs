@@ -1,0 +1,233 @@
+//! `mrcnic bench` by its binary, over real DPDK ports.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::Duration;
+
+fn bench(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("mrcnic").unwrap();
+    command.arg("bench").args(args).timeout(Duration::from_secs(60));
+    command
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = bench(args).arg("--json").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn results(report: &Value) -> &Vec<Value> {
+    report["results"].as_array().unwrap()
+}
+
+fn sum(report: &Value, key: &str) -> u64 {
+    results(report).iter().map(|r| r[key].as_u64().unwrap()).sum()
+}
+
+/// Exit code and what was said on standard error.
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = bench(args).output().unwrap();
+    assert!(output.stdout.is_empty());
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A command of the system, or a word on why the test is left out.
+fn system(command: &str) -> bool {
+    let mut words = command.split(' ');
+    let program = words.next().unwrap();
+    let status = std::process::Command::new(program).args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn every_size_is_verified_and_the_ports_counters_equal_the_engines() {
+    let report = json(&["--seconds", "0.2"]);
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["vdev"], "net_ring");
+    assert!(report["dpdk_version"].as_str().unwrap().starts_with("DPDK "));
+    assert!(report["memcpy_gbps"].as_f64().unwrap() > 0.0);
+    let sizes: Vec<u64> = results(&report).iter().map(|r| r["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [64, 512, 4096, 65_536, 1_048_576]);
+    for result in results(&report) {
+        assert_eq!(result["op"], "write");
+        assert_eq!(result["verified"], true, "{result}");
+        assert_eq!(result["errors"], 0);
+        assert_eq!(result["evs_used"], 72);
+        assert!(result["messages"].as_u64().unwrap() > 0);
+        assert!(result["lat_us"]["p50"].as_f64().unwrap() <= result["lat_us"]["p99"].as_f64().unwrap());
+        assert!(result["sacks"].as_u64().unwrap() <= result["rx_packets"].as_u64().unwrap());
+    }
+    let [a, b] = report["ports"].as_array().unwrap().as_slice() else { panic!("two ports") };
+    assert_eq!(a["opackets"].as_u64(), Some(sum(&report, "tx_packets")));
+    assert_eq!(a["ipackets"].as_u64(), Some(sum(&report, "rx_packets")));
+    assert_eq!(a["opackets"], b["ipackets"]);
+    assert_eq!(a["ipackets"], b["opackets"]);
+}
+
+#[test]
+fn frames_lost_on_purpose_are_sent_again_and_every_byte_still_arrives() {
+    let report = json(&["--seconds", "0.2", "--loss", "0.05", "--sizes", "64,65536"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+    assert!(report["injected_losses"].as_u64().unwrap() > 0);
+    assert!(sum(&report, "retransmits") > 0);
+}
+
+#[test]
+fn one_worker_drives_both_nics() {
+    let report = json(&["--seconds", "0.1", "--workers", "1", "--sizes", "0,1,4097"]);
+    assert_eq!(report["workers"], 1);
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+}
+
+#[test]
+fn several_workers_of_a_nic_may_share_cores() {
+    let report = json(&["--seconds", "0.1", "--workers", "4", "--cores", "0,0,0,0", "--qps", "3", "--sizes", "1000"]);
+    assert_eq!(report["workers"], 4);
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+}
+
+#[test]
+fn many_qps_and_a_small_mss_are_verified_too() {
+    let report = json(&["--seconds", "0.1", "--qps", "50", "--depth", "4", "--mss", "500", "--sizes", "3000"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+    assert_eq!(report["mss"], 500);
+}
+
+#[test]
+fn net_null_benches_one_nic_and_says_that_nothing_is_verified() {
+    let report = json(&["--vdev", "net_null", "--seconds", "0.1", "--sizes", "64"]);
+    assert!(report["notes"][0].as_str().unwrap().contains("nothing is verified"));
+    let result = &results(&report)[0];
+    assert_eq!(result["verified"], false);
+    assert!(result["messages"].as_u64().unwrap() > 0);
+    // The port makes up frames of 64 zeros.
+    assert!(report["drops"]["not_ip"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn two_memif_ports_that_reach_each_other_carry_the_bench_without_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("memif.sock");
+    let port = |number: u8, role: &str| format!("net_memif{number},role={role},socket={}", socket.display());
+    let (server, client) = (port(0, "server"), port(1, "client"));
+    let report = json(&["--port", &server, "--port", &client, "--seconds", "0.1", "--sizes", "64,65536"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+    assert_eq!(report["mss"], 4096);
+}
+
+#[test]
+fn two_af_packet_ports_on_the_ends_of_a_veth_carry_full_packets() {
+    let (a, b) = (format!("mrcv{}a", std::process::id()), format!("mrcv{}b", std::process::id()));
+    if !system(&format!("ip link add {a} mtu 9000 type veth peer name {b} mtu 9000")) {
+        eprintln!("left out: making a veth needs CAP_NET_ADMIN");
+        return;
+    }
+    let up = system(&format!("ip link set {a} up")) && system(&format!("ip link set {b} up"));
+    let port = |number: u8, interface: &str| format!("net_af_packet{number},iface={interface}");
+    let outcome = std::panic::catch_unwind(|| {
+        json(&["--port", &port(0, &a), "--port", &port(1, &b), "--seconds", "0.1", "--sizes", "64,65536"])
+    });
+    system(&format!("ip link del {a}"));
+    assert!(up);
+    let report = outcome.unwrap();
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+    assert_eq!(report["mss"], 4096);
+}
+
+#[test]
+fn two_bridged_tap_ports_carry_packets_of_1024_bytes_and_the_user_is_told() {
+    let id = std::process::id();
+    let bridge = format!("mrcb{id}");
+    if !system(&format!("ip link add {bridge} type bridge")) || !std::path::Path::new("/dev/net/tun").exists() {
+        eprintln!("left out: a bridge and taps need CAP_NET_ADMIN and /dev/net/tun");
+        return;
+    }
+    let taps = [format!("mrct{id}a"), format!("mrct{id}b")];
+    let ports: Vec<String> = taps.iter().enumerate().map(|(i, tap)| format!("net_tap{i},iface={tap}")).collect();
+    system(&format!("ip link set {bridge} up"));
+    let joined = {
+        let (bridge, taps) = (bridge.clone(), taps.clone());
+        // The taps exist once the bench has opened its ports.
+        std::thread::spawn(move || {
+            taps.iter().all(|tap| {
+                (0..200).any(|_| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    system(&format!("ip link set {tap} master {bridge}")) && system(&format!("ip link set {tap} up"))
+                })
+            })
+        })
+    };
+    let outcome = std::panic::catch_unwind(|| {
+        json(&["--port", &ports[0], "--port", &ports[1], "--seconds", "0.1", "--sizes", "64,16384"])
+    });
+    assert!(joined.join().unwrap(), "the taps were joined");
+    system(&format!("ip link del {bridge}"));
+    let report = outcome.unwrap();
+    assert!(results(&report).iter().all(|r| r["verified"] == true));
+    assert_eq!(report["mss"], 1024);
+    assert!(report["notes"].to_string().contains("MSS is 1024 instead of 4096"));
+}
+
+#[test]
+fn an_explicit_mss_that_does_not_fit_the_port_is_an_error() {
+    let (code, said) = refused(&["--mss", "9000"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("--mss 9000") && said.contains("at most"), "{said}");
+}
+
+#[test]
+fn a_peer_that_is_not_there_ends_the_bench_with_an_error_and_not_never() {
+    let dir = tempfile::tempdir().unwrap();
+    let port =
+        |number: u8| format!("net_memif{number},role=server,socket={}", dir.path().join(format!("{number}")).display());
+    let output =
+        bench(&["--port", &port(0), "--port", &port(1), "--seconds", "0.1", "--sizes", "64"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no message completed for 5 s"));
+}
+
+#[test]
+fn wrong_arguments_are_named_with_the_way_out() {
+    for (args, word) in [
+        (&["--workers", "3"][..], "even number"),
+        (&["--workers", "600"], "--cores"),
+        (&["--cores", "0,9999"], "9999"),
+        (&["--cores", "0", "--workers", "2"], "--cores names 1"),
+        (&["--sizes", "12x"], "12x"),
+        (&["--sizes", "2GiB"], "1 GiB"),
+        (&["--seconds", "0"], "--seconds"),
+        (&["--loss", "1"], "--loss"),
+        (&["--depth", "0"], "--depth"),
+        (&["--qps", "0"], "--qps"),
+        (&["--vdev", "net_tap0"], "--port A --port B"),
+        (&["--port", "net_null0"], "twice"),
+        (&["--port", "net_nosuch0", "--port", "net_nosuch1"], "net_nosuch0"),
+        (&["--port", "net_af_packet0,iface=nosuch7", "--port", "net_null0"], "nosuch7"),
+        (&["--port", "0000:ff:1f.7", "--port", "net_null0"], "0000:ff:1f.7"),
+        (&["--vdev", "net_null", "--qps", "2"], "net_null"),
+    ] {
+        let (code, said) = refused(args);
+        assert_eq!(code, 2, "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_bench_with_what_was_measured() {
+    let binary = assert_cmd::cargo::cargo_bin("mrcnic");
+    let child = std::process::Command::new(binary)
+        .args(["bench", "--seconds", "600", "--sizes", "64,512", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(system(&format!("kill -INT {}", child.id())));
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results(&report).len(), 1);
+    assert_eq!(results(&report)[0]["verified"], true);
+    assert!(report["notes"].to_string().contains("interrupted"));
+}
