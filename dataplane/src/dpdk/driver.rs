@@ -9,6 +9,9 @@ use super::spec::PortSpec;
 /// Ethernet header and two VLAN tags: what a frame has beyond its MTU.
 pub(super) const OVERHEAD: usize = 14 + 8;
 const ETHERNET: usize = 14;
+const FCS: usize = 4;
+/// The coarsest unit in which a card counts a receive buffer.
+pub(super) const RX_UNIT: usize = 1_024;
 
 /// `net_tap` sizes its buffers for this and can't be told otherwise.
 const TAP_FRAME: usize = 1_522;
@@ -57,6 +60,11 @@ impl Driver {
         known.iter().find(|(prefix, _)| stem.starts_with(prefix)).map_or(Driver::Other, |(_, driver)| *driver)
     }
 
+    /// True for a memif port that connects, rather than listens.
+    pub(super) fn is_memif_client(spec: &PortSpec) -> bool {
+        spec.argument("role").is_none_or(|role| role == "client" || role == "slave")
+    }
+
     /// True when the driver carries frames of any size its buffers hold, whatever MTU it reports.
     pub(super) fn ignores_mtu(self) -> bool {
         !matches!(self, Driver::Other | Driver::Tap)
@@ -77,7 +85,7 @@ impl Driver {
             Driver::Ring | Driver::Null => Ok(any),
             Driver::Memif => {
                 // Smaller buffers work, and chain: three descriptors a frame. The client's count for both sides.
-                if spec.argument("role").is_none_or(|role| role == "client" || role == "slave") {
+                if Driver::is_memif_client(spec) {
                     spec.default_argument("bsize", frame.next_multiple_of(64).min(usize::from(u16::MAX)));
                 }
                 Ok(any)
@@ -99,7 +107,12 @@ impl Driver {
                 Ok(Plan { mtu, max_frame: TAP_FRAME.min(usize::from(mtu) + OVERHEAD), rx_room: TAP_FRAME })
             }
             Driver::AfPacket => plan_af_packet(spec, asked, mtu, queues),
-            Driver::Other => Ok(Plan { max_frame: usize::from(mtu) + ETHERNET, ..any }),
+            // Network cards count receive buffers in units of up to 1 KiB, rounded down, and want room for the FCS.
+            Driver::Other => Ok(Plan {
+                mtu,
+                max_frame: usize::from(mtu) + ETHERNET,
+                rx_room: (frame + FCS).next_multiple_of(RX_UNIT),
+            }),
         }
     }
 

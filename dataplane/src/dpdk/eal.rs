@@ -276,6 +276,8 @@ mod tests {
     #[test]
     fn memory_grows_with_the_need_and_has_a_floor() {
         assert_eq!(EalOptions::default().need_mib(), 512);
+        assert_eq!(EalOptions::for_ports(2, &PortConfig::default()).need_mib(), 512);
+        assert!(EalOptions::for_ports(16, &PortConfig::default()).need_mib() > 512);
         assert_eq!(EalOptions { need: 1 << 30, ..EalOptions::default() }.need_mib(), 1024 + 64);
     }
 }

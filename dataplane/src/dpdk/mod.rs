@@ -14,6 +14,7 @@ mod engine;
 mod error;
 mod lane;
 mod log;
+mod memif;
 mod pool;
 mod port;
 mod rx;

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use dpdk_sys as sys;
 
-use super::driver::{Driver, OVERHEAD, Plan};
+use super::driver::{Driver, OVERHEAD, Plan, RX_UNIT};
 use super::eal::Eal;
 use super::error::{Error, Said, strerror};
 use super::log::capture;
+use super::memif::{Gate, on_interrupt_thread};
 use super::pool::{MAX_FRAME, Pool};
 use super::rx::RxQueue;
 use super::spec::{Kind, PortSpec};
@@ -59,7 +60,7 @@ impl PortConfig {
         let rings = usize::from(self.queues) * (usize::from(self.rx_desc) + usize::from(self.tx_desc)) * 64;
         Pool::bytes(self.small, SMALL_FRAME)
             + Pool::bytes(self.large, frame)
-            + Pool::bytes(self.rx_count(), frame.next_multiple_of(512))
+            + Pool::bytes(self.rx_count(), frame.next_multiple_of(RX_UNIT))
             + rings
     }
 
@@ -119,6 +120,8 @@ pub(super) struct Inner {
     /// The device to remove, unless it is on a bus.
     vdev: Option<CString>,
     pub(super) max_frame: usize,
+    /// Of a port that is started when its peer is there.
+    pub(super) gate: Option<Gate>,
     pub(super) pools: Arc<Pools>,
     _pair: Option<Arc<Pair>>,
     _files: Vec<Arc<File>>,
@@ -194,10 +197,12 @@ impl Port {
                 None => step(&text, "finding the port of the device", -libc::ENODEV, Said::default()),
             });
         };
+        let gate = (driver == Driver::Memif && Driver::is_memif_client(&spec)).then(|| Gate::new(config.queues));
         let inner = Inner {
             id,
             name: text,
             driver,
+            gate,
             vdev,
             max_frame: plan.max_frame,
             pools: Arc::new(pools),
@@ -273,6 +278,7 @@ impl Port {
             id,
             name: name.to_owned(),
             driver: Driver::Ring,
+            gate: None,
             vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
             max_frame: plan.max_frame,
             pools,
@@ -325,8 +331,11 @@ impl Port {
             let set = capture(|| unsafe { sys::rte_eth_tx_queue_setup(id, queue, tx_desc, socket, core::ptr::null()) });
             check("setting up a transmit queue", set)?;
         }
-        // SAFETY: as above.
-        check("starting the port", capture(|| unsafe { sys::rte_eth_dev_start(id) }))?;
+        match &inner.gate {
+            Some(gate) => gate.start(id),
+            // SAFETY: as above.
+            None => check("starting the port", capture(|| unsafe { sys::rte_eth_dev_start(id) }))?,
+        }
         // Some ports have no such mode, and receive everything.
         // SAFETY: as above.
         let _ = capture(|| unsafe { sys::rte_eth_promiscuous_enable(id) });
@@ -378,13 +387,20 @@ impl Port {
         Some(Queue { rx: RxQueue::new(rx, index), tx: TxQueue::new(tx, index) })
     }
 
-    /// Whether the link is up, and its speed in Mbit/s, as the driver reports it.
-    #[must_use]
+    /// The link's speed in Mbit/s as the driver reports it; `None` while the link is down.
+    ///
+    /// To be asked now and then: a `net_memif` client without link tries to reach its server from here, ten times a second
+    /// at most.
     pub fn link(&self) -> Option<u32> {
         let mut mbps = 0;
         // SAFETY: the port is open.
-        let up = unsafe { sys::mrc_link(self.inner.id, &raw mut mbps) };
-        (up == 1).then_some(mbps)
+        let up = unsafe { sys::mrc_link(self.inner.id, &raw mut mbps) } == 1;
+        if let Some(gate) = &self.inner.gate
+            && !up
+        {
+            gate.restart(self.inner.id);
+        }
+        up.then_some(mbps)
     }
 
     /// The port's counters.
@@ -481,11 +497,14 @@ fn remove(vdev: &CStr) {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        let id = self.id;
         // SAFETY: the port is open; no queue is left that could poll it, for each holds a reference to this.
-        let _ = capture(|| unsafe {
-            sys::rte_eth_dev_stop(self.id);
-            sys::rte_eth_dev_close(self.id)
-        });
+        let close = move || unsafe {
+            sys::rte_eth_dev_stop(id);
+            sys::rte_eth_dev_close(id)
+        };
+        // A peer of memif's that leaves at the same time is handled by DPDK's own thread, and the two do not go together.
+        let _ = capture(|| if self.driver == Driver::Memif { on_interrupt_thread(close) } else { close() });
         if let Some(vdev) = &self.vdev {
             remove(vdev);
         }

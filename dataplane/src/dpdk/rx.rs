@@ -251,6 +251,13 @@ impl RxQueue {
     #[inline]
     pub fn burst(&mut self) -> &mut Batch {
         self.batch.free();
+        let _within = match &self.port.gate {
+            None => None,
+            Some(gate) => match gate.enter(self.queue, false) {
+                None => return &mut self.batch,
+                within => within,
+            },
+        };
         let (mbufs, segs) = (self.batch.mbufs.as_mut_ptr(), self.batch.segs.as_mut_ptr());
         // SAFETY: the port runs and this is its one user of the queue; both arrays have room for a burst.
         let n = unsafe { sys::mrc_rx_burst(self.port.id, self.queue, mbufs, segs, BURST as u16) };

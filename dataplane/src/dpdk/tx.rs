@@ -177,6 +177,16 @@ impl TxQueue {
             return 0;
         }
         self.lent = Lent::None;
+        let _within = match &self.port.gate {
+            None => None,
+            Some(gate) => match gate.enter(self.queue, true) {
+                None => {
+                    self.stalls += 1;
+                    return 0;
+                }
+                within => within,
+            },
+        };
         // SAFETY: the first `len` places hold mbufs of one segment that are ours; the port runs and this is its one user
         // of the queue. Those it takes are not looked at again.
         let taken = usize::from(unsafe {

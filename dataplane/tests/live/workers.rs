@@ -121,7 +121,8 @@ live! {
         }
         assert_eq!((sender.accepted, echo.accepted), ([100, 100], [100, 100]));
         assert_eq!((stats.rx_frames.get(), stats.tx_frames.get()), (200, 200));
-        assert!(sender.times == stats.turns.get() && sender.idle > 0);
+        // Full bursts put timers off.
+        assert!((1..=stats.turns.get()).contains(&sender.times) && sender.idle > 0);
         assert!(!stop.load(Ordering::Relaxed));
     }
 
