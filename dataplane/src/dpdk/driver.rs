@@ -84,7 +84,8 @@ impl Driver {
         match self {
             Driver::Ring | Driver::Null => Ok(any),
             Driver::Memif => {
-                // Smaller buffers work, and chain: three descriptors a frame. The client's count for both sides.
+                // In smaller buffers a frame is a chain, of three at the driver's default: slower, and when the ring ran
+                // full, a chain was seen to arrive in pieces. The client's count for both sides.
                 if Driver::is_memif_client(spec) {
                     spec.default_argument("bsize", frame.next_multiple_of(64).min(usize::from(u16::MAX)));
                 }

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use dataplane::dpdk::{Eal, EalOptions, Error, Memory, Port, PortConfig, PortSpec};
 
-use crate::{eal, is_root, live, open, small};
+use crate::{eal, is_root, live, open, scratch, small};
 
 /// Opens a port that can't be opened.
 fn refused(eal: &Eal, spec: &str) -> Error {
@@ -20,7 +20,7 @@ fn refused(eal: &Eal, spec: &str) -> Error {
 fn printed(run: impl FnOnce()) -> String {
     use std::io::Read;
     use std::os::fd::AsRawFd;
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("printed-{}", std::process::id()));
+    let path = scratch("printed");
     let file = File::create(&path).expect("a scratch file");
     // SAFETY: plain calls on open descriptors; nothing else runs in this process.
     unsafe {
@@ -126,8 +126,7 @@ live! {
         let eal = eal();
         let e = refused(&eal, "net_pcap0,rx_pcap=/no/such/file.pcap");
         assert!(matches!(&e, Error::File { path, .. } if path == "/no/such/file.pcap") && e.is_usage(), "{e:?}");
-        let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (empty, garbage) = (dir.join("empty.pcap"), dir.join("garbage.pcap"));
+        let (empty, garbage) = (scratch("empty.pcap"), scratch("garbage.pcap"));
         File::create(&empty).expect("a scratch file");
         assert!(matches!(PortSpec::pcap(0, Some(&empty), None), Err(Error::File { .. })));
         let e = refused(&eal, &format!("net_pcap0,rx_pcap={}", empty.display()));
@@ -135,6 +134,7 @@ live! {
         std::fs::write(&garbage, [7; 100]).expect("a scratch file");
         let e = refused(&eal, &format!("net_pcap0,rx_pcap={}", garbage.display()));
         assert!(e.is_usage(), "{e:?}");
+        let _ = (std::fs::remove_file(empty), std::fs::remove_file(garbage));
         let e = refused(&eal, "net_pcap0,tx_pcap=/no/such/file.pcap");
         assert!(matches!(e, Error::File { .. }), "{e:?}");
     }
@@ -148,10 +148,11 @@ live! {
     fn more_queues_than_a_port_has_are_an_error() {
         let eal = eal();
         let config = PortConfig { queues: 2, ..small() };
-        let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-queue.pcap");
+        let file = scratch("one-queue.pcap");
         let spec = PortSpec::pcap(0, None, Some(&file)).expect("a scratch file");
         let e = Port::open(&eal, &spec, &config).expect_err("one queue");
         assert!(matches!(e, Error::Queues { asked: 2, .. }) && e.is_usage(), "{e:?}");
+        let _ = std::fs::remove_file(file);
     }
 
     fn want_of_memory_is_told_with_its_size() {

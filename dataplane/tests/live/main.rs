@@ -9,6 +9,7 @@ mod ring;
 mod software;
 mod workers;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,11 @@ fn small() -> PortConfig {
 
 fn open(eal: &Eal, spec: &str, config: &PortConfig) -> Port {
     Port::open(eal, &spec.parse().expect(spec), config).expect(spec)
+}
+
+/// A file of this process's own.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
 /// A frame that says which it is, for `len` of 14 or more bytes.

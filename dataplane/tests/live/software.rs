@@ -1,22 +1,18 @@
 //! Each of DPDK's software ports, as it behaves and not as it reports.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dataplane::dpdk::{Error, Port, PortConfig, PortSpec, Queue};
 use dataplane::nic::RxFrame;
 
-use crate::{bytes, drain, eal, is_pattern, is_root, live, open, pattern, put, receive, small};
+use crate::{bytes, drain, eal, is_pattern, is_root, live, open, pattern, put, receive, scratch, small};
 
 const LENS: [usize; 6] = [60, 74, 256, 1_514, 4_174, 4_230];
 
 fn mtu(mtu: u16) -> PortConfig {
     PortConfig { mtu: Some(mtu), ..small() }
-}
-
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
 /// A capture of Ethernet frames; with time stamps in nanoseconds when `nanos`.
