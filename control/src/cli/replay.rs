@@ -6,6 +6,8 @@ use super::output::standard_output;
 use crate::replay::{self, MORE_PORTS, Options, Rate, replay};
 use dataplane::transport::MPR_MAX;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Arguments of `mrcnic replay`.
 #[derive(Debug, clap::Args)]
@@ -37,7 +39,7 @@ pub(super) struct Args {
     ports: Vec<u16>,
 }
 
-/// Replays a capture. The report goes to standard output, warnings to standard error.
+/// Replays a capture. The report goes to standard output, warnings to standard error. Ctrl-C ends it early, with a report.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     if args.ports.len() > MORE_PORTS {
         let given = args.ports.len();
@@ -45,14 +47,19 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
             "--port is given {given} times, and {MORE_PORTS} ports can be told apart at most, besides 4791 and 4971"
         )));
     }
-    let report = replay(&Options {
+    let options = Options {
         file: args.file.clone(),
         out: args.out.clone(),
         rounds: args.rounds,
         rate: args.rate,
         window: args.window,
         ports: args.ports.clone(),
-    })?;
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
+        .map_err(|e| Error::Failure(format!("can't watch for Ctrl-C: {e}")))?;
+    let report = replay(&options, &interrupted)?;
     for warning in report.warnings() {
         say(&format!("warning: {warning}"));
     }

@@ -13,6 +13,7 @@ use dataplane::nic::{
 use dataplane::transport::{Psn, TransportParams};
 use dataplane::wire::{MacAddr, Opcode, Rules, UDP_PORT, parse};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The port that everything goes through, as the NIC counts.
@@ -22,6 +23,8 @@ const SCRATCH: usize = 1 << 20;
 /// A wait for the next packet that is longer is slept through, but for its last part.
 const NAP: u64 = 200_000;
 const AWAKE: u64 = 100_000;
+/// Whoever interrupts a replay does not wait longer than this.
+const LONGEST_NAP: u64 = 50_000_000;
 /// Offers to a port that takes nothing before the rest is given up.
 const PATIENCE: u32 = 10_000;
 
@@ -50,6 +53,8 @@ pub(super) struct Outcome {
     pub(super) unsent: u64,
     /// How long it took.
     pub(super) seconds: f64,
+    /// It ended before all rounds were done.
+    pub(super) interrupted: bool,
 }
 
 /// Counts of received frames.
@@ -82,7 +87,7 @@ impl Tally {
 ///
 /// # Errors
 /// DPDK or a port failed. Whatever the frames are, they are counted.
-pub(super) fn drive(options: &Options, rules: &Rules, scan: &Scan) -> Result<Outcome, Error> {
+pub(super) fn drive(options: &Options, rules: &Rules, scan: &Scan, stop: &AtomicBool) -> Result<Outcome, Error> {
     let config =
         PortConfig { rx_desc: 64, tx_desc: 64, small: 2_047, large: 255, rx: Some(2_047), ..PortConfig::default() };
     let eal = Eal::init(&EalOptions::for_ports(2, &config))?;
@@ -104,11 +109,15 @@ pub(super) fn drive(options: &Options, rules: &Rules, scan: &Scan) -> Result<Out
         if round > 0 {
             port.restart(&mut queue)?;
         }
-        run.round(&mut queue, options.rate, start);
+        run.round(&mut queue, options.rate, start, stop);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
     let unsent = run.settle();
     let seconds = run.clock.now().since(start) as f64 / 1e9;
-    Ok(run.outcome(&qpns, unsent, seconds))
+    let interrupted = stop.load(Ordering::Relaxed);
+    Ok(Outcome { interrupted, ..run.outcome(&qpns, unsent, seconds) })
 }
 
 /// A NIC with the QPs that the capture's packets are for.
@@ -164,9 +173,9 @@ struct Run {
 }
 
 impl Run {
-    /// Feeds the NIC until the file ends.
-    fn round(&mut self, queue: &mut Queue, rate: Option<Rate>, start: Ns) {
-        loop {
+    /// Feeds the NIC until the file ends, or `stop` is set.
+    fn round(&mut self, queue: &mut Queue, rate: Option<Rate>, start: Ns, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
             let batch = queue.rx.burst();
             let mut now = self.clock.now();
             if batch.is_empty() {
@@ -176,7 +185,10 @@ impl Run {
             }
             for index in 0..batch.len() {
                 if let Some(rate) = rate {
-                    now = self.wait(start + rate.due(self.tally.packets));
+                    now = self.wait(start + rate.due(self.tally.packets), stop);
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
                 }
                 if let Some(frame) = batch.frame(index) {
                     let opcode = self.tally.count(&frame);
@@ -194,17 +206,17 @@ impl Run {
         }
     }
 
-    /// Serves the NIC until `due`. Between two packets the line is idle.
-    fn wait(&mut self, due: Ns) -> Ns {
+    /// Serves the NIC until `due`, or `stop` is set. Between two packets the line is idle.
+    fn wait(&mut self, due: Ns, stop: &AtomicBool) -> Ns {
         let mut now = self.clock.now();
         if now < due {
             self.nic.on_idle(now);
         }
-        while now < due {
+        while now < due && !stop.load(Ordering::Relaxed) {
             self.turn(now);
             let left = due.since(now);
             if left > NAP {
-                std::thread::sleep(Duration::from_nanos(left - AWAKE));
+                std::thread::sleep(Duration::from_nanos((left - AWAKE).min(LONGEST_NAP)));
             } else {
                 std::hint::spin_loop();
             }
@@ -258,6 +270,7 @@ impl Run {
             response_bytes: stats.tx_bytes.get(),
             unsent,
             seconds,
+            interrupted: false,
         }
     }
 }

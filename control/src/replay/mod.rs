@@ -20,6 +20,7 @@ use std::fs::{Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// UDP ports that can be named besides the two that MRC is known to use.
 pub const MORE_PORTS: usize = UDP_PORTS_MAX - 2;
@@ -95,6 +96,9 @@ pub enum Error {
         /// The size that all answers take.
         expected: u64,
     },
+    /// Stopped before it began.
+    #[error("interrupted while the capture was scanned; nothing was replayed")]
+    Interrupted,
     /// The engine refused something: not for a reason that a capture could give.
     #[error("the NIC could not be set up: {0}")]
     Nic(String),
@@ -108,23 +112,24 @@ impl Error {
             Error::Capture(e) => e.is_wrong_file(),
             Error::Dpdk(e) => e.is_usage(),
             Error::NotAFile { .. } | Error::MixedLinkTypes { .. } | Error::Out { .. } => true,
-            Error::OutCutShort { .. } | Error::Nic(_) => false,
+            Error::OutCutShort { .. } | Error::Interrupted | Error::Nic(_) => false,
         }
     }
 }
 
-/// Replays a capture. It starts DPDK, so a process can do it once.
+/// Replays a capture. It starts DPDK, so a process can do it once. Once `stop` is set, it ends early, with a report of what was
+/// done until then.
 ///
 /// # Errors
 /// [`Error`]. What is odd about the capture and no hindrance is among the report's warnings.
-pub fn replay(options: &Options) -> Result<Report, Error> {
+pub fn replay(options: &Options, stop: &AtomicBool) -> Result<Report, Error> {
     check_in(&options.file)?;
     if let Some(out) = &options.out {
         check_out(out, &options.file)?;
     }
     let rules = options.rules();
-    let scan = scan::scan(&options.file, &rules)?;
-    let outcome = drive::drive(options, &rules, &scan)?;
+    let scan = scan::scan(&options.file, &rules, stop)?;
+    let outcome = drive::drive(options, &rules, &scan, stop)?;
     if let Some(out) = &options.out {
         check_size(out, &outcome)?;
     }

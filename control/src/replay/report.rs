@@ -290,7 +290,9 @@ fn warnings(options: &Options, scan: &Scan, outcome: &Outcome) -> Vec<String> {
         ));
     }
     let expected = scan.packets.saturating_mul(options.rounds);
-    if outcome.packets != expected {
+    if outcome.interrupted {
+        warn(format!("interrupted after {} of {} packets", grouped(outcome.packets), grouped(expected)));
+    } else if outcome.packets != expected {
         warn(format!(
             "holds {} packets, but net_pcap handed on {}; the numbers are of those (interfaces that differ in snaplen or \
              sections that differ in byte order end its reading: convert the file with editcap -F pcap)",

@@ -9,6 +9,7 @@ use dataplane::wire::{ENDPOINT_QPN, Link, Opcode, Packet, Rules, Trim, parse};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A QP that packets of the capture are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,11 +155,14 @@ impl Finder {
 ///
 /// # Errors
 /// The file is no capture, is damaged, or has packets that a `net_pcap` port would not hand on as they are.
-pub(super) fn scan(path: &Path, rules: &Rules) -> Result<Scan, Error> {
+pub(super) fn scan(path: &Path, rules: &Rules, stop: &AtomicBool) -> Result<Scan, Error> {
     let mut capture = Capture::open(path)?;
     let mut finder = Finder::default();
     let mut kept = 0;
     while let Some(captured) = capture.next_packet()? {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
         if captured.is_cut() {
             kept = kept.max(captured.bytes.len());
         }

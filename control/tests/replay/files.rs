@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn any_file_name_will_do() {
@@ -140,6 +141,34 @@ fn a_reader_that_went_away_is_no_reason_to_complain() {
     child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
     assert_eq!(complaint, "");
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_interrupted_replay_reports_what_was_done_and_keeps_its_answers() {
+    let scratch = Scratch::new();
+    let out = scratch.path("out.pcap");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_mrcnic"))
+        .args(["replay", "--json", "--loop", "1000000000", "--rate", "50k"])
+        .arg(vectors("frames.pcap"))
+        .arg("--out")
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Once it writes answers, it is in the middle of its work.
+    while !out.metadata().is_ok_and(|meta| meta.len() > 24) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success());
+    let report: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("interrupted after ") && said.contains(" of 72,000,000,000 packets"), "{said}");
+    let run = mrcnic(&["decode", "--json"]).arg(&out).assert().success();
+    let answers = run.get_output().stdout.iter().filter(|&&byte| byte == b'\n').count();
+    assert_eq!(report["responses"], answers);
 }
 
 #[test]
