@@ -140,12 +140,12 @@ fn nic(options: &Options, rules: &Rules, scan: &Scan, port: &Port) -> Result<(Ni
     let mut order: Vec<(&Flow, Qpn)> = scan.flows.iter().zip(qpns.iter().copied()).collect();
     order.sort_unstable_by_key(|(flow, _)| (flow.source, flow.destination, flow.dqp));
     for (flow, qpn) in order {
-        nic.open(spec(flow, qpn, options.window, &scratch)).map_err(|e| Error::Nic(e.to_string()))?;
+        nic.open(spec(flow, qpn, &scratch)).map_err(|e| Error::Nic(e.to_string()))?;
     }
     Ok((nic, qpns))
 }
 
-fn spec(flow: &Flow, qpn: Qpn, window: u32, scratch: &Scratch) -> QpSpec {
+fn spec(flow: &Flow, qpn: Qpn, scratch: &Scratch) -> QpSpec {
     QpSpec {
         qpn,
         // It has nothing to send: acknowledgements for the capture's own requester are no business of it.
@@ -157,7 +157,8 @@ fn spec(flow: &Flow, qpn: Qpn, window: u32, scratch: &Scratch) -> QpSpec {
         peer_qpn: flow.peer.unwrap_or(flow.dqp),
         send_psn: Psn::new(0),
         receive_psn: flow.first_psn,
-        peer_window: window,
+        // The requester's, which sends nothing and needs no room.
+        peer_window: 1,
         domain: Domain(1),
         send_depth: 1,
         placement: Placement::Learned { dqp: flow.dqp, scratch: scratch.clone() },

@@ -137,7 +137,7 @@ fn a_capture_without_packets_is_no_error_and_told() {
 
 #[test]
 fn a_capture_without_mrc_is_no_error_and_told() {
-    let mut arp = vec![0xFF; 60];
+    let mut arp = [0xFF; 60];
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
     let run = replay_bytes(&pcap(&[&arp[..], &[0; 5]]), &[]);
     assert_eq!((&run.report["packets"], &run.report["decoded"]), (&json!(2), &json!(0)));
