@@ -4,6 +4,7 @@ mod bench;
 mod decode;
 mod error;
 mod output;
+mod replay;
 
 pub use error::Error;
 
@@ -28,6 +29,8 @@ enum Command {
     Bench(bench::Args),
     /// Decode the MRC packets of a capture
     Decode(decode::Args),
+    /// Send a capture through the NIC, and report what it makes of it
+    Replay(replay::Args),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,6 +74,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Decode(args) => decode::run(&args),
+        Command::Replay(args) => replay::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -387,6 +387,29 @@ impl Port {
         Some(Queue { rx: RxQueue::new(rx, index), tx: TxQueue::new(tx, index) })
     }
 
+    /// Stops the port and starts it again. A `net_pcap` port then begins with the first packet of its file again, and empties
+    /// the one that it writes. `queue` is the port's only one.
+    ///
+    /// # Errors
+    /// The port has more queues, `queue` is not its own, or it comes and goes with its peer (`net_memif`); or the driver
+    /// refused. The port is stopped then: it receives and takes nothing.
+    pub fn restart(&mut self, queue: &mut Queue) -> Result<(), Error> {
+        let (id, name) = (self.inner.id, self.inner.name.as_str());
+        // Both halves are borrowed, and there are no others: nobody polls the port meanwhile.
+        let lent = self.taken.len() == 1 && queue.rx.is_of(&self.inner) && queue.tx.is_of(&self.inner);
+        if !lent || self.inner.gate.is_some() {
+            return Err(step(name, "restarting the port", -libc::EINVAL, Said::default()));
+        }
+        // SAFETY: the port is open.
+        let (code, said) = capture(|| unsafe {
+            match sys::rte_eth_dev_stop(id) {
+                0 => sys::rte_eth_dev_start(id),
+                code => code,
+            }
+        });
+        if code < 0 { Err(step(name, "restarting the port", code, said)) } else { Ok(()) }
+    }
+
     /// The link's speed in Mbit/s as the driver reports it; `None` while the link is down.
     ///
     /// To be asked now and then: a `net_memif` client without link tries to reach its server from here, ten times a second

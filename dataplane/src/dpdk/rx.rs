@@ -247,6 +247,11 @@ impl RxQueue {
         RxQueue { batch: Batch::new(), queue, port }
     }
 
+    /// True when it is a queue of this port.
+    pub(super) fn is_of(&self, port: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.port, port)
+    }
+
     /// Receives up to [`BURST`] frames; those of the burst before are given back first.
     #[inline]
     pub fn burst(&mut self) -> &mut Batch {

@@ -124,6 +124,11 @@ impl TxQueue {
         }
     }
 
+    /// True when it is a queue of this port.
+    pub(super) fn is_of(&self, port: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.port, port)
+    }
+
     /// Lends room for a frame of `len` bytes; `None` while a whole burst waits for the port, when the pool is empty, and
     /// for a frame that the port can't carry.
     #[inline]

@@ -70,10 +70,12 @@ pub struct CompletionEntry {
     pub completion: Completion,
 }
 
-/// A QP number of a captured peer, and the slot of the QP that was learned from it.
+/// What a captured peer's packets are sent to, and the slot of the QP that was learned from them. The number alone is not enough: the
+/// NICs of a capture may well have given out the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alias {
     source: IpAddr,
+    destination: IpAddr,
     dqp: u32,
     slot: usize,
 }
@@ -235,7 +237,8 @@ impl Nic {
         let wire_qpn = match &spec.placement {
             Placement::Keyed => spec.qpn.get(),
             Placement::Learned { dqp, .. } => {
-                let alias = Alias { source: spec.remote.ip, dqp: *dqp, slot };
+                let (source, destination) = (spec.remote.ip, spec.local.ip);
+                let alias = Alias { source, destination, dqp: *dqp, slot };
                 let at = self.aliases.partition_point(|a| a < &alias);
                 self.aliases.insert(at, alias);
                 *dqp

@@ -76,8 +76,8 @@ impl Nic {
 
     #[cold]
     fn find_learned(&self, packet: &Packet) -> Result<usize, DropReason> {
-        let key = (packet.ip.source, packet.bth.dqp);
-        let at = self.aliases.binary_search_by(|alias| (alias.source, alias.dqp).cmp(&key));
+        let key = (packet.ip.source, packet.ip.destination, packet.bth.dqp);
+        let at = self.aliases.binary_search_by(|alias| (alias.source, alias.destination, alias.dqp).cmp(&key));
         at.map(|at| self.aliases[at].slot).map_err(|_| DropReason::UnknownQp)
     }
 

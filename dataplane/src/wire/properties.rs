@@ -204,7 +204,7 @@ fn sample() -> impl Strategy<Value = Sample> {
         ext(&bth).prop_map(move |ext| {
             let payload = if bth.opcode.is_data() { payload.clone() } else { Vec::new() };
             let template = Template::new(&addressing).expect("one family");
-            let mut frame = vec![0xA5; template.frame_len(&ext, payload.len())];
+            let mut frame = vec![0xA5; template.frame_len(ext.len(), payload.len())];
             let at = template.write_headers(&mut frame, marks, &bth, &ext, payload.len()).expect("room");
             frame[at..at + payload.len()].copy_from_slice(&payload);
             assert!(template.seal(&mut frame, at, payload.len()));

@@ -126,6 +126,26 @@ live! {
         let _ = (std::fs::remove_file(rx), std::fs::remove_file(tx));
     }
 
+    fn a_restart_begins_a_capture_again_and_is_refused_for_a_queue_of_another_port() {
+        let eal = eal();
+        let file = scratch("again.pcap");
+        let frames: Vec<_> = LENS.iter().map(|len| pattern(4, *len)).collect();
+        capture(&file, false, &frames);
+        let spec = PortSpec::pcap(0, Some(&file), None).expect("the file can be opened");
+        let mut port = Port::open(&eal, &spec, &small()).expect("a port");
+        let mut queue = port.take_queue(0).expect("a queue");
+        assert_eq!(receive(&mut queue, frames.len(), |_| true), frames);
+        for _ in 0..3 {
+            assert!(queue.rx.burst().is_empty());
+            port.restart(&mut queue).expect("a port that can be stopped and started");
+            assert_eq!(receive(&mut queue, frames.len(), |_| true), frames);
+        }
+        let mut other = open(&eal, "net_null0", &small());
+        let e = other.restart(&mut queue).expect_err("not its queue");
+        assert!(e.to_string().contains("restarting the port"), "{e}");
+        let _ = std::fs::remove_file(file);
+    }
+
     fn a_capture_with_nanoseconds_is_received() {
         let eal = eal();
         let file = scratch("nanos.pcap");
