@@ -5,8 +5,8 @@
 use dataplane::Ns;
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
-    CompletionEntry, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, TxBurst,
-    WriteRequest,
+    Advertised, CompletionEntry, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState,
+    Qpn, TxBurst, WriteRequest,
 };
 use dataplane::transport::Psn;
 use dataplane::wire::{MacAddr, Packet, Rules, parse};
@@ -177,7 +177,9 @@ impl Pair {
                 peer_qpn: qpn[1 - n].get(),
                 send_psn: Psn::new(psn),
                 receive_psn: Psn::new(psn),
-                peer_window: u32::MAX,
+                peer: Advertised { window: u32::MAX, immediates: u32::MAX },
+                receive_depth: 1024,
+                write_imm_limit: u32::MAX,
                 domain: DOMAIN,
                 send_depth: 1024,
                 placement: Placement::Keyed,
@@ -203,6 +205,7 @@ impl Pair {
             remote_key: self.keys[1],
             remote_va: IOVA + to as u64,
             len: len as u32,
+            immediate: None,
             signaled: true,
         }
     }

@@ -62,7 +62,7 @@ fn packets_that_make_no_message_end_the_qp_and_write_nothing() {
         (WriteLast, 100, 64, 4096 + 64, DropReason::MalformedMessage),
         (WriteLast, 105, 0, 8192, DropReason::MalformedMessage),
         (WriteLast, 105, 64, 4096 + 65, DropReason::MalformedMessage),
-        (WriteOnlyImm, 100, 64, 64, DropReason::NoReceivePosted),
+        (WriteOnlyImm, 100, 64, 64, DropReason::Immediate),
     ] {
         let (mut pair, qp) = pair();
         let ext = write_ext(&pair, IOVA, dmalen, opcode.has_immediate());

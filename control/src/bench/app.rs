@@ -277,6 +277,7 @@ impl Requester {
                 remote_key: self.peer.target_key,
                 remote_va: offset,
                 len: run.size as u32,
+                immediate: None,
                 signaled: true,
             };
             if let Err(refusal) = nic.post_write(self.peer.qps[at], &request) {

@@ -7,7 +7,9 @@ use dataplane::dpdk::{
     Clock, Eal, EalOptions, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
 };
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
-use dataplane::nic::{Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, Stats};
+use dataplane::nic::{
+    Advertised, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, Stats,
+};
 use dataplane::transport::{Psn, TransportParams};
 use dataplane::wire::{Addressing, MacAddr, Template, WriteHeaders, frame_len};
 use rand::{RngExt, SeedableRng};
@@ -130,7 +132,9 @@ impl Side {
             peer_qpn,
             send_psn: psns[0],
             receive_psn: psns[1],
-            peer_window: u32::MAX,
+            peer: Advertised { window: u32::MAX, immediates: u32::MAX },
+            receive_depth: depth,
+            write_imm_limit: u32::MAX,
             domain: DOMAIN,
             send_depth: depth,
             placement: Placement::Keyed,

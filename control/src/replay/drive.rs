@@ -7,8 +7,8 @@ use dataplane::Ns;
 use dataplane::dpdk::{Clock, Eal, EalOptions, Port, PortConfig, PortSpec, Queue, TxPorts};
 use dataplane::memory::{Buffer, Domain, Scratch};
 use dataplane::nic::{
-    DropReason, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, QpStats, Qpn,
-    RxFrame,
+    Advertised, DropReason, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, QpStats,
+    Qpn, RxFrame,
 };
 use dataplane::transport::{Psn, TransportParams};
 use dataplane::wire::{MacAddr, Opcode, Rules, UDP_PORT, parse};
@@ -158,7 +158,9 @@ fn spec(flow: &Flow, qpn: Qpn, scratch: &Scratch) -> QpSpec {
         send_psn: Psn::new(0),
         receive_psn: flow.first_psn,
         // The requester's, which sends nothing and needs no room.
-        peer_window: 1,
+        peer: Advertised { window: 1, immediates: 1 },
+        receive_depth: 0,
+        write_imm_limit: 1,
         domain: Domain(1),
         send_depth: 1,
         placement: Placement::Learned { dqp: flow.dqp, scratch: scratch.clone() },

@@ -231,7 +231,7 @@ impl Report {
                 _ => 0,
             };
             others -= apart;
-            for (count, meaning) in [(apart, FOR_OTHER_END), (count - apart, meaning(reason))] {
+            for (count, meaning) in [(apart, FOR_OTHER_END), (count - apart, reason.text())] {
                 if count > 0 {
                     table.add_row([reason.name(), &grouped(count), meaning]);
                 }
@@ -242,27 +242,6 @@ impl Report {
 }
 
 const FOR_OTHER_END: &str = "acknowledgements for the capture's other end: its requester is not here";
-
-/// A reason in words.
-fn meaning(reason: DropReason) -> &'static str {
-    match reason {
-        DropReason::Wire(refusal) => refusal.text(),
-        DropReason::UnknownQp => "for a QP that no data packet or probe told of",
-        DropReason::OldQpGeneration => "for a QP that is gone",
-        DropReason::WrongSource => "not from the QP's peer",
-        DropReason::WrongDestination => "not to the QP's address",
-        DropReason::QpState => "the QP does not take such packets",
-        DropReason::PsnOutOfWindow => "beyond the window (--window); answered by a NACK",
-        DropReason::PsnStale => "more than 32,768 PSNs behind: too old to be a duplicate, not answered",
-        DropReason::MalformedMessage => "no message; answered by a NAK",
-        DropReason::RemoteAccess => "wrong key or range; answered by a NAK",
-        DropReason::NoReceivePosted => "no receive posted; answered by a NAK",
-        DropReason::Trimmed => "trimmed by a switch; answered by a NACK",
-        DropReason::TrimmedControl => "trimmed, and no data packet",
-        DropReason::AcknowledgesUnsent => "acknowledges what was never sent",
-        DropReason::EndpointOperation => "endpoint operations, which a replay does not answer",
-    }
-}
 
 fn warnings(options: &Options, scan: &Scan, outcome: &Outcome) -> Vec<String> {
     let mut warnings = Vec::new();

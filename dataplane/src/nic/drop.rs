@@ -3,7 +3,7 @@
 use crate::wire::Refusal;
 
 macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $text:literal;)+) => {
         /// Why a received frame has no effect. Receiving returns it, and each reason has a counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DropReason {
@@ -27,6 +27,15 @@ macro_rules! reasons {
                 }
             }
 
+            /// What was wrong, in words.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    DropReason::Wire(refusal) => refusal.text(),
+                    $(DropReason::$variant => $text,)+
+                }
+            }
+
             /// Its place among all reasons.
             #[must_use]
             pub fn index(self) -> usize {
@@ -46,33 +55,41 @@ macro_rules! reasons {
 
 reasons! {
     /// No QP has this number.
-    UnknownQp = "unknown_qp";
+    UnknownQp = "unknown_qp", "for a QP that is not here";
     /// The number is of a QP that was destroyed; its slot has a new one.
-    OldQpGeneration = "old_qp_generation";
+    OldQpGeneration = "old_qp_generation", "for a QP that is gone";
     /// The source is not the QP's peer.
-    WrongSource = "wrong_source";
+    WrongSource = "wrong_source", "not from the QP's peer";
     /// The destination is not the QP's own address.
-    WrongDestination = "wrong_destination";
+    WrongDestination = "wrong_destination", "not to the QP's address";
     /// The QP is in a state that cannot take the packet; answered by a NACK.
-    QpState = "qp_state";
+    QpState = "qp_state", "the QP does not take such packets";
     /// Beyond the window; answered by a NACK.
-    PsnOutOfWindow = "psn_out_of_window";
+    PsnOutOfWindow = "psn_out_of_window", "beyond the window; answered by a NACK";
     /// Too far behind the cumulative ACK to be a duplicate.
-    PsnStale = "psn_stale";
+    PsnStale = "psn_stale", "more than 32,768 PSNs behind: too old to be a duplicate, not answered";
     /// Lengths or order make no message; answered by a NAK.
-    MalformedMessage = "malformed_message";
+    MalformedMessage = "malformed_message", "no message; answered by a NAK";
     /// Key, range or access is wrong; answered by a NAK.
-    RemoteAccess = "remote_access";
-    /// A Write with Immediate, but no receive is posted; answered by a NAK.
-    NoReceivePosted = "no_receive_posted";
+    RemoteAccess = "remote_access", "wrong key or range; answered by a NAK";
+    /// A Write with Immediate that breaks the order of its kind, is one too many, or finds no receive; answered by a NAK.
+    Immediate = "immediate", "a Write with Immediate out of turn, too many, or without a receive; answered by a NAK";
+    /// No bitmap to spare for a packet out of order; answered by a NACK.
+    NoBitmap = "no_bitmap", "out of order, with no bitmap to spare; answered by a NACK";
+    /// The host's buffer is full; answered by a NACK.
+    NoPacketBuffer = "no_packet_buffer", "the host's buffer is full; answered by a NACK";
+    /// No room to keep an immediate that came early; answered by a NACK.
+    NoResource = "no_resource", "an early immediate that could not be kept; answered by a NACK";
+    /// The answer to a probe that nobody waits for.
+    UnknownProbe = "unknown_probe", "the answer to a probe that nobody waits for";
     /// Trimmed by a switch; answered by a NACK where trimming is enabled.
-    Trimmed = "trimmed";
+    Trimmed = "trimmed", "trimmed by a switch; answered by a NACK";
     /// A trimmed packet that is no data packet.
-    TrimmedControl = "trimmed_control";
+    TrimmedControl = "trimmed_control", "trimmed, and no data packet";
     /// An acknowledgement of packets that were never sent.
-    AcknowledgesUnsent = "acknowledges_unsent";
+    AcknowledgesUnsent = "acknowledges_unsent", "acknowledges what was never sent";
     /// An endpoint operation, which this NIC does not take part in.
-    EndpointOperation = "endpoint_operation";
+    EndpointOperation = "endpoint_operation", "an endpoint operation, which is not answered";
 }
 
 impl From<Refusal> for DropReason {

@@ -11,18 +11,24 @@
 mod destination;
 mod drop;
 mod frame;
+mod host;
+mod life;
 mod params;
+mod probe;
 mod qp;
 mod receive;
 mod stats;
 mod transmit;
 
 pub use crate::memory::RxFrame;
-pub use crate::transport::{Completion, PostError, Status, WriteRequest};
+pub use crate::transport::{Advertised, Completion, Operation, PostError, Status, WriteRequest};
 pub use crate::wire::HEAD_MAX;
 pub use drop::DropReason;
 pub use frame::{PortId, TxBurst};
+pub use host::HostBufferParams;
+pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
 pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST};
+pub use probe::{PROBES_MAX, ProbeAnswer};
 pub use qp::{Endpoint, OpenError, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use stats::{Counter, Stats};
 
@@ -30,10 +36,14 @@ use crate::Ns;
 use crate::congestion::{Algorithm, Congestion as _, FixedWindow, Window};
 use crate::memory::{Key, Region, Table};
 use crate::path::Spraying;
-use crate::transport::{Fault, Loss, Observer, Requester, Responder, SEND_QUEUE_MAX, Wheel};
-use crate::wire::{Addressing, Rules, Template, WriteHeaders};
+use crate::transport::{
+    Fault, Loss, Observer, Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams, Wheel,
+};
+use crate::wire::{Addressing, Rules, Template, Timestamp, WriteHeaders};
 use core::net::IpAddr;
 use destination::Destination;
+use host::HostBuffer;
+use probe::Probes;
 use qp::Qp;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -101,6 +111,12 @@ pub struct Nic {
     /// Frames of each port that are written but not yet accepted.
     accepting: Vec<VecDeque<Accepting>>,
     completions: VecDeque<CompletionEntry>,
+    probes: Probes,
+    host: Option<HostBuffer>,
+    /// Packets that responders hold out of order, in all.
+    out_of_order: u32,
+    /// Immediates that responders keep for messages before theirs, in all.
+    held_immediates: u32,
     rng: Xoshiro256PlusPlus,
     stats: Arc<Stats>,
 }
@@ -151,6 +167,21 @@ impl Observer for Outcome<'_> {
     }
 }
 
+/// A requester that keeps to both ends' limits of Writes with Immediate.
+fn requester(params: &TransportParams, psn: Psn, peer: Advertised, depth: usize) -> Requester {
+    let immediates = peer.immediates.min(params.write_imm_limit);
+    Requester::new(*params, psn, Advertised { immediates, ..peer }, depth)
+}
+
+/// Ends the posted receives of a QP.
+fn flush_receives(qp: &mut Qp, completions: &mut VecDeque<CompletionEntry>, stats: &Stats) {
+    let qpn = qp.qpn;
+    qp.responder.flush_receives(|completion| {
+        stats.failed.add(1);
+        completions.push_back(CompletionEntry { qpn, completion });
+    });
+}
+
 impl Nic {
     /// An engine with `ports`.
     ///
@@ -178,6 +209,10 @@ impl Nic {
             owing: VecDeque::new(),
             accepting: ports.iter().map(|_| VecDeque::with_capacity(2 * TX_BURST)).collect(),
             completions: VecDeque::new(),
+            probes: Probes::default(),
+            host: params.host_buffer.map(HostBuffer::new),
+            out_of_order: 0,
+            held_immediates: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(params.seed),
             stats: Arc::new(Stats::default()),
             params,
@@ -220,8 +255,10 @@ impl Nic {
         if self.qps.get(slot).is_some_and(Option::is_some) {
             return Err(OpenError::InUse(spec.qpn.get()));
         }
-        if spec.send_depth == 0 || spec.send_depth > SEND_QUEUE_MAX {
-            return Err(OpenError::Depth(spec.send_depth));
+        for depth in [spec.send_depth, spec.receive_depth.max(1)] {
+            if depth == 0 || depth > SEND_QUEUE_MAX {
+                return Err(OpenError::Depth(depth));
+            }
         }
         let port = self.ports.get(usize::from(spec.port.0)).ok_or(OpenError::NoSuchPort(spec.port.0))?;
         let template = Template::new(&Addressing {
@@ -246,7 +283,8 @@ impl Nic {
         };
         let destination = self.destination(spec.remote.ip);
         self.destinations[destination].qps += 1;
-        let window = self.params.transport.max_psn_range.min(spec.peer_window);
+        let limit = self.params.transport.write_imm_limit.min(spec.write_imm_limit).max(1);
+        let transport = TransportParams { write_imm_limit: limit, ..self.params.transport };
         let qp = Qp {
             qpn: spec.qpn,
             wire_qpn,
@@ -259,8 +297,10 @@ impl Nic {
             domain: spec.domain,
             placement: spec.placement,
             destination,
-            requester: Requester::new(self.params.transport, spec.send_psn, window, spec.send_depth),
-            responder: Responder::new(spec.receive_psn, self.params.transport.max_psn_range),
+            send_depth: spec.send_depth,
+            write_imm_limit: limit,
+            requester: requester(&transport, spec.send_psn, spec.peer, spec.send_depth),
+            responder: Responder::new(spec.receive_psn, &transport, spec.receive_depth),
             stats: QpStats::default(),
             rcvd_bytes_seen: 0,
             ack_queued: false,
@@ -274,15 +314,65 @@ impl Nic {
             self.qps.resize_with(slot + 1, || None);
         }
         self.wheel.reserve(self.qps.len() * TIMERS_PER_QP as usize);
-        self.completions.reserve(spec.send_depth);
+        self.completions.reserve(spec.send_depth + spec.receive_depth);
         self.qps[slot] = Some(Box::new(qp));
         Ok(())
+    }
+
+    /// Takes a QP from RTR to RTS: its first packet will have `psn`, and the peer takes what `peer` says. `false` when there is no
+    /// such QP in RTR.
+    pub fn ready_to_send(&mut self, qpn: Qpn, psn: Psn, peer: Advertised) -> bool {
+        let params = self.params.transport;
+        let Some(qp) = self.qp_mut(qpn).filter(|qp| qp.state == QpState::Rtr) else { return false };
+        qp.requester =
+            requester(&TransportParams { write_imm_limit: qp.write_imm_limit, ..params }, psn, peer, qp.send_depth);
+        qp.state = QpState::Rts;
+        true
+    }
+
+    /// Posts a receive: a Write with Immediate of the peer will complete it.
+    ///
+    /// # Errors
+    /// [`PostError::UnknownQp`], [`PostError::QueueFull`]. On a QP in the error state it completes as flushed.
+    pub fn post_receive(&mut self, qpn: Qpn, wr_id: u64) -> Result<(), PostError> {
+        let qp = self.qp_mut(qpn).ok_or(PostError::UnknownQp)?;
+        if qp.state != QpState::Error {
+            return qp.responder.post_receive(wr_id);
+        }
+        let operation = Operation::Receive { immediate: 0 };
+        let completion = Completion { wr_id, operation, status: Status::Flushed, len: 0 };
+        self.stats.failed.add(1);
+        self.completions.push_back(CompletionEntry { qpn, completion });
+        Ok(())
+    }
+
+    /// Sets the window that the responder of a QP advertises, in PSNs (Dynamic MPR). `false` when there is no such QP.
+    pub fn set_window(&mut self, qpn: Qpn, psns: u32) -> bool {
+        self.qp_mut(qpn).map(|qp| qp.responder.set_window(psns)).is_some()
+    }
+
+    /// The window that the requester of a QP keeps to, in PSNs.
+    #[must_use]
+    pub fn send_window(&self, qpn: Qpn) -> Option<u32> {
+        self.qp(qpn).map(|qp| qp.requester.window())
+    }
+
+    /// Takes the oldest answer to a probe.
+    pub fn poll_probe(&mut self) -> Option<ProbeAnswer> {
+        self.probes.poll()
+    }
+
+    /// When the oldest probe that still waits for its answer was asked for.
+    #[must_use]
+    pub fn oldest_probe(&self) -> Option<Ns> {
+        self.probes.oldest()
     }
 
     /// A full packet must fit the port.
     fn check_frame(&self, template: &Template, max: usize) -> Result<(), OpenError> {
         let mss = self.params.transport.mss;
-        let headers = WriteHeaders { immediate: Some(0), ..WriteHeaders::default() }.len();
+        let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(Timestamp::default);
+        let headers = WriteHeaders { immediate: Some(0), timestamp, ..WriteHeaders::default() }.len();
         let frame = template.frame_len(headers, mss as usize);
         if frame <= max {
             return Ok(());
@@ -329,6 +419,10 @@ impl Nic {
             completions: &mut self.completions,
             stats: &self.stats,
         });
+        flush_receives(&mut qp, &mut self.completions, &self.stats);
+        self.out_of_order -= qp.responder.out_of_order();
+        self.held_immediates -= qp.responder.held_immediates();
+        self.probes.forget(qpn);
         for timer in 0..TIMERS_PER_QP {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
@@ -379,6 +473,11 @@ impl Nic {
     }
 
     #[inline]
+    fn qp_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
+        self.qps.get_mut(qpn.slot())?.as_deref_mut().filter(|qp| qp.qpn == qpn)
+    }
+
+    #[inline]
     fn qp(&self, qpn: Qpn) -> Option<&Qp> {
         self.qps.get(qpn.slot())?.as_deref().filter(|qp| qp.qpn == qpn)
     }
@@ -390,13 +489,12 @@ impl Nic {
     #[inline]
     pub fn post_write(&mut self, qpn: Qpn, request: &WriteRequest) -> Result<(), PostError> {
         let slot = qpn.slot();
-        let qp = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()).filter(|qp| qp.qpn == qpn);
-        let qp = qp.ok_or(PostError::UnknownQp)?;
+        let qp = self.qp_mut(qpn).ok_or(PostError::UnknownQp)?;
         match qp.state {
             QpState::Rts => {}
             QpState::Rtr => return Err(PostError::NotReady),
             QpState::Error => {
-                let completion = Completion { wr_id: request.wr_id, status: Status::Flushed, len: request.len };
+                let completion = request.completion(Status::Flushed);
                 self.stats.failed.add(1);
                 self.completions.push_back(CompletionEntry { qpn, completion });
                 return Ok(());
@@ -468,6 +566,7 @@ impl Nic {
             Some(fault) => qp.requester.fail(fault, &mut outcome),
             None => qp.requester.flush(&mut outcome),
         }
+        flush_receives(qp, &mut self.completions, &self.stats);
         for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }

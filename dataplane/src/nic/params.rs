@@ -1,5 +1,6 @@
 //! What governs an engine.
 
+use super::host::HostBufferParams;
 use crate::congestion::DEFAULT_WINDOW;
 use crate::path::{SprayingError, SprayingParams};
 use crate::transport::{OutOfRange, TransportParams};
@@ -42,6 +43,12 @@ pub struct NicParams {
     pub distinct_retransmit_dscp: bool,
     /// A SACK's SKIP_ONCE passes the EV over once.
     pub ecn_skip: bool,
+    /// Packets that the NIC's responders hold out of order in all; one more is refused for want of a bitmap.
+    pub out_of_order_limit: u32,
+    /// Immediates that the NIC's responders keep in all for messages before theirs; one more is refused for want of a resource.
+    pub held_immediates_limit: u32,
+    /// The host behind the responder, where it is modelled.
+    pub host_buffer: Option<HostBufferParams>,
     /// Codepoints.
     pub dscp: DscpMap,
     /// UDP destination port.
@@ -63,6 +70,9 @@ impl Default for NicParams {
             trimming: true,
             distinct_retransmit_dscp: true,
             ecn_skip: true,
+            out_of_order_limit: u32::MAX,
+            held_immediates_limit: u32::MAX,
+            host_buffer: None,
             dscp: DscpMap::default(),
             udp_port: UDP_PORT,
             hop_limit: 64,
@@ -80,6 +90,9 @@ pub enum ParamError {
     /// One of the entropy values.
     #[error(transparent)]
     Spraying(#[from] SprayingError),
+    /// The host buffer.
+    #[error("the host buffer: {0}")]
+    HostBuffer(&'static str),
     /// No port, or more than [`PORTS_MAX`].
     #[error("a NIC has 1 to 8 ports, but {0} were given")]
     Ports(usize),
@@ -99,6 +112,9 @@ impl NicParams {
     pub fn validate(&self) -> Result<(), ParamError> {
         self.transport.validate()?;
         self.spraying.validate()?;
+        if let Some(fault) = self.host_buffer.as_ref().and_then(HostBufferParams::fault) {
+            return Err(ParamError::HostBuffer(fault));
+        }
         let d = &self.dscp;
         let codepoints = [d.no_trim, d.trimmable, d.trimmable_retx, d.trimmed, d.trimmed_last_hop, d.control];
         if let Some(&wrong) = codepoints.iter().find(|&&dscp| dscp > 63) {

@@ -3,7 +3,7 @@
 use super::{PortId, QPS_MAX};
 use crate::Ns;
 use crate::memory::{Domain, Scratch};
-use crate::transport::{Psn, Requester, Responder};
+use crate::transport::{Advertised, Psn, Requester, Responder};
 use crate::wire::{AddressingError, MacAddr, Template};
 use core::net::IpAddr;
 
@@ -110,12 +110,16 @@ pub struct QpSpec {
     pub send_psn: Psn,
     /// First PSN to expect.
     pub receive_psn: Psn,
-    /// The peer's `MaxPSNRange`; the smaller of both ends' is used.
-    pub peer_window: u32,
+    /// What the peer takes: the smaller of both ends' `MaxPSNRange` is used, and no more Writes with Immediate are in flight.
+    pub peer: Advertised,
     /// Protection domain.
     pub domain: Domain,
     /// Requests that the send queue holds, 1 to [`crate::transport::SEND_QUEUE_MAX`].
     pub send_depth: usize,
+    /// Receives that the receive queue holds, at most [`crate::transport::SEND_QUEUE_MAX`].
+    pub receive_depth: usize,
+    /// Writes with Immediate that the QP itself takes and sends in flight; the NIC's own limit holds too.
+    pub write_imm_limit: u32,
     /// Where received payload goes.
     pub placement: Placement,
 }
@@ -146,8 +150,8 @@ pub enum OpenError {
     /// Addresses of two families.
     #[error(transparent)]
     Addressing(#[from] AddressingError),
-    /// The send queue's depth is outside its range.
-    #[error("a send queue holds 1 to 32768 requests, not {0}")]
+    /// The depth of a queue is outside its range.
+    #[error("a queue holds 1 to 32768 requests, not {0}")]
     Depth(usize),
 }
 
@@ -162,6 +166,8 @@ pub struct QpStats {
     pub duplicates: u64,
     /// Data packets beyond the window.
     pub out_of_window: u64,
+    /// Receives completed by Writes with Immediate.
+    pub received_immediates: u64,
     /// PSNs below the highest received that have not arrived.
     pub missing: u64,
 }
@@ -180,6 +186,8 @@ pub(super) struct Qp {
     pub(super) domain: Domain,
     pub(super) placement: Placement,
     pub(super) destination: usize,
+    pub(super) send_depth: usize,
+    pub(super) write_imm_limit: u32,
     pub(super) requester: Requester,
     pub(super) responder: Responder,
     pub(super) stats: QpStats,

@@ -2,15 +2,16 @@
 
 use super::transmit::{Answer, Reply};
 use super::{
-    CONTROL_QUEUE_MAX, DropReason, Nic, Outcome, Placement, PortId, Qp, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
+    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Outcome, Placement, PortId, Qp, QpState, RxFrame, TIMER_SACK,
+    TIMERS_PER_QP,
 };
 use crate::Ns;
 use crate::congestion::{Congestion, SackSignal};
 use crate::memory::{Key, checksum, read_bytes};
-use crate::transport::{Arrival, Due, Psn, SackOrigin, Standing};
+use crate::transport::{Arrival, Due, Immediate, MPR_UNIT, Psn, SackOrigin, Standing, reflected_rtt};
 use crate::wire::{
-    Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, Skip, Syndrome, Trim,
-    WriteHeaders, parse,
+    Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, SackFor, Skip, Syndrome,
+    Trim, WriteHeaders, parse,
 };
 
 /// ECN field of a packet that a switch marked.
@@ -99,6 +100,15 @@ impl Nic {
             ack_request: packet.bth.ack_request,
             rtx: packet.bth.rtx,
             marked: packet.ip.ecn == CONGESTION_EXPERIENCED,
+            immediate: match qp.placement {
+                Placement::Keyed => headers.immediate.map(|value| Immediate {
+                    value,
+                    rqmsn: headers.meth.rqmsn,
+                    len: headers.reth.dmalen,
+                }),
+                // A capture has no receives to complete.
+                Placement::Learned { .. } => None,
+            },
         };
         if qp.state == QpState::Error {
             self.refuse(now, slot, packet, NackReason::UnexpectedEvent);
@@ -122,6 +132,11 @@ impl Nic {
         }
         let mss = self.params.transport.mss;
         let len = packet.payload_len;
+        let in_order = arrival.psn == qp.responder.cack().next();
+        if !in_order && self.out_of_order >= self.params.out_of_order_limit {
+            self.refuse(now, slot, packet, NackReason::NoBitmap);
+            return Err(DropReason::NoBitmap);
+        }
         match &qp.placement {
             Placement::Learned { scratch, .. } => scratch.place(headers.reth.va, frame, packet.payload_at, len),
             Placement::Keyed => {
@@ -129,10 +144,14 @@ impl Nic {
                     self.refuse_message(now, slot, packet, Syndrome::InvalidRequest);
                     return Err(DropReason::MalformedMessage);
                 }
-                if arrival.opcode.has_immediate() {
-                    // Receives are not posted yet, and MRC has no RNR: the QP ends.
-                    self.refuse_message(now, slot, packet, Syndrome::RemoteOperation);
-                    return Err(DropReason::NoReceivePosted);
+                if let Err(syndrome) = qp.responder.judge_immediate(&arrival) {
+                    self.refuse_message(now, slot, packet, syndrome);
+                    return Err(DropReason::Immediate);
+                }
+                let keep = arrival.immediate.is_some() && !in_order;
+                if keep && self.held_immediates >= self.params.held_immediates_limit {
+                    self.refuse(now, slot, packet, NackReason::NoResource);
+                    return Err(DropReason::NoResource);
                 }
                 if len > 0 {
                     let key = Key(headers.reth.rkey);
@@ -140,20 +159,46 @@ impl Nic {
                         self.refuse_message(now, slot, packet, Syndrome::RemoteAccess);
                         return Err(DropReason::RemoteAccess);
                     };
+                    if !self.host.as_mut().is_none_or(|host| host.take(now, len as u64)) {
+                        self.refuse(now, slot, packet, NackReason::NoPacketBuffer);
+                        return Err(DropReason::NoPacketBuffer);
+                    }
                     target.place(frame, packet.payload_at);
                 }
             }
         }
-        qp.stats.delivered += 1;
-        qp.stats.delivered_bytes += len as u64;
-        if arrival.psn != qp.responder.cack().next() {
-            self.stats.out_of_order.add(1);
-        }
-        let due = qp.responder.accept(&arrival);
         self.stats.placed.add(1);
         self.stats.placed_bytes.add(len as u64);
-        self.reply(now, slot, packet, due);
-        Ok(())
+        self.stats.out_of_order.add(u64::from(!in_order));
+        match self.accept(slot, &arrival) {
+            Ok(due) => {
+                self.reply(now, slot, packet, due);
+                Ok(())
+            }
+            Err(syndrome) => {
+                self.refuse_message(now, slot, packet, syndrome);
+                Err(DropReason::Immediate)
+            }
+        }
+    }
+
+    /// Enters a placed packet into the window, and completes receives.
+    #[inline]
+    fn accept(&mut self, slot: usize, arrival: &Arrival) -> Result<Due, Syndrome> {
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Ok(Due::default()) };
+        qp.stats.delivered += 1;
+        qp.stats.delivered_bytes += u64::from(arrival.payload);
+        let (qpn, completions, stats) = (qp.qpn, &mut self.completions, &self.stats);
+        let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
+        let received = &mut qp.stats.received_immediates;
+        let due = qp.responder.accept(arrival, |completion| {
+            *received += 1;
+            stats.received_immediates.add(1);
+            completions.push_back(CompletionEntry { qpn, completion });
+        });
+        self.out_of_order = self.out_of_order + qp.responder.out_of_order() - late;
+        self.held_immediates = self.held_immediates + qp.responder.held_immediates() - held;
+        due
     }
 
     /// Queues what a data packet draws. A packet that draws nothing yet leaves a SACK owed.
@@ -242,13 +287,24 @@ impl Nic {
         if report.beyond_sent {
             return Err(DropReason::AcknowledgesUnsent);
         }
-        if report.idle {
+        let mut rtt = report.rtt;
+        if let SackFor::Probe { id } = sack.answers {
+            rtt = reflected_rtt(now, sack.cc.tx_timestamp);
+            self.stats.rx_probe_answers.add(1);
+            let ev = self.probes.answered(qp.qpn, id, rtt).ok_or(DropReason::UnknownProbe)?;
+            if sack.skip != Skip::Always {
+                self.destinations[qp.destination].spraying.recovered(ev);
+            }
+        } else if report.idle {
             self.stats.idle_acknowledgements.add(1);
+        }
+        if self.params.transport.dynamic_mpr && sack.mpr > 0 {
+            qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
         let signal = SackSignal {
             new_bytes: newly_received(qp, sack.cc.rcvd_bytes),
             ecn: sack.skip == Skip::Once,
-            rtt: report.rtt,
+            rtt,
             penalty: sack.cc.rcv_cwnd_pen,
             restore: sack.cc.restore_cwnd,
         };
@@ -332,7 +388,7 @@ impl Nic {
 
 /// Puts a reply into the control queue; false when it is full.
 #[inline]
-fn enqueue(control: &mut std::collections::VecDeque<Reply>, stats: &super::Stats, reply: Reply) -> bool {
+pub(super) fn enqueue(control: &mut std::collections::VecDeque<Reply>, stats: &super::Stats, reply: Reply) -> bool {
     if control.len() >= CONTROL_QUEUE_MAX {
         stats.replies_dropped.add(1);
         return false;

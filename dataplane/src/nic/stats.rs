@@ -82,8 +82,12 @@ counters! {
     tx_nacks,
     /// NACKs received.
     rx_nacks,
+    /// Probes sent.
+    tx_probes,
     /// Probes received.
     rx_probes,
+    /// Answers to probes received.
+    rx_probe_answers,
     /// SACKs and ACKs that acknowledged nothing outstanding.
     idle_acknowledgements,
     /// Data packets placed.
@@ -94,6 +98,8 @@ counters! {
     duplicates,
     /// Data packets that arrived ahead of the next expected PSN.
     out_of_order,
+    /// Receives completed by Writes with Immediate.
+    received_immediates,
     /// Requests that ended with success.
     completed,
     /// Requests that ended otherwise.

@@ -1,12 +1,11 @@
 //! Frames out: replies first, then each destination in turn, what is sent again before what is new.
 
-use super::{Nic, PortId, Qp, Qpn, Stats, TX_BURST, TxBurst};
+use super::{CONTROL_QUEUE_MAX, Nic, PortId, Qp, QpState, Qpn, Stats, TX_BURST, TxBurst};
 use crate::Ns;
 use crate::time::WIRE_TICK;
-use crate::transport::{Fault, Outgoing, Psn, SackOrigin};
+use crate::transport::{Fault, Outgoing, Psn, RttMode, SackOrigin};
 use crate::wire::{
-    Aeth, Bth, Ext, Marks, NOMINAL_OVERHEAD, Nack, NackReason, Opcode, Packet, Sack, Skip, Syndrome, Timestamp,
-    WriteHeaders,
+    Aeth, Bth, Ext, Marks, Nack, NackReason, Opcode, Packet, Probe, Sack, Skip, Syndrome, Timestamp, WriteHeaders,
 };
 
 /// ECN field of data packets, so that switches can mark them.
@@ -17,10 +16,20 @@ const NACK_CC_TYPE: u8 = 2;
 /// What answers a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    Sack { origin: SackOrigin, skip: Skip },
-    Nack { psn: Psn, reason: NackReason },
+    Sack {
+        origin: SackOrigin,
+        skip: Skip,
+    },
+    Nack {
+        psn: Psn,
+        reason: NackReason,
+    },
     Ack,
     Nak(Syndrome),
+    /// No answer but a question: a probe waits with the replies, since it uses no window.
+    Probe {
+        id: u16,
+    },
 }
 
 impl Answer {
@@ -29,6 +38,7 @@ impl Answer {
         match self {
             Answer::Sack { .. } => Sack::LEN,
             Answer::Nack { .. } => Nack::LEN,
+            Answer::Probe { .. } => Probe::LEN,
             Answer::Ack | Answer::Nak(_) => Aeth::LEN,
         }
     }
@@ -59,10 +69,11 @@ impl Reply {
         Reply { qpn: qp.qpn, ev: packet.ev(), arrived: now, reflected, rtx: packet.bth.rtx, answer }
     }
 
-    /// The timestamp to send back: the reflected one plus the service time, or the service time alone in units of 128 ns.
+    /// The timestamp to send back: the reflected one plus the service time, or the service time alone in units of 128 ns. Where service
+    /// time is not reported it counts as none.
     #[inline]
-    fn timestamp(&self, now: Ns) -> u16 {
-        let service = now.since(self.arrived);
+    fn timestamp(&self, now: Ns, service_time: bool) -> u16 {
+        let service = if service_time { now.since(self.arrived) } else { 0 };
         match self.reflected {
             Some(Timestamp { ticks, tsr: true, .. }) => ticks.wrapping_add((service / (8 * WIRE_TICK)) as u16),
             Some(Timestamp { ticks, tsr: false, .. }) => ticks.wrapping_add((service / WIRE_TICK) as u16),
@@ -126,6 +137,19 @@ impl Nic {
         written
     }
 
+    /// Sends a reliability probe of `ev` on a QP: it uses no PSN, and its answer ([`Nic::poll_probe`]) tells that the path is alive, and its
+    /// round-trip time. Returns the probe's number, or `None` when the QP cannot send or the control queue is full.
+    pub fn probe(&mut self, now: Ns, qpn: Qpn, ev: u32) -> Option<u16> {
+        self.qp(qpn).filter(|qp| qp.state == QpState::Rts)?;
+        if self.control.len() >= CONTROL_QUEUE_MAX {
+            return None;
+        }
+        let id = self.probes.ask(now, qpn, ev);
+        let answer = Answer::Probe { id };
+        self.control.push_back(Reply { qpn, ev, arrived: now, reflected: None, rtx: false, answer });
+        Some(id)
+    }
+
     /// The port accepted the next `frames` frames, in the order of their commit.
     #[inline]
     pub fn sent(&mut self, now: Ns, port: PortId, frames: usize) {
@@ -154,9 +178,16 @@ impl Nic {
         if matches!(reply.answer, Answer::Ack | Answer::Nak(_)) {
             ev = self.destinations[qp.destination].spraying.pick(now);
         }
-        let (opcode, psn, ext) = compose(qp, reply, now, &self.stats);
+        let (opcode, psn, mut ext) = compose(qp, reply, now, self.params.transport.service_time, &self.stats);
+        if let (Ext::Sack(sack), Some(host)) = (&mut ext, &self.host) {
+            (sack.cc.rcv_cwnd_pen, sack.cc.restore_cwnd) = host.penalty(now);
+        }
         let bth = Bth { rtx: reply.rtx, ..Bth::new(opcode, qp.peer_qpn, psn.get()) };
-        let marks = Marks { ev, dscp: self.params.dscp.control, ecn: 0 };
+        // A probe tests the path of data, so it travels in its class.
+        let marks = match reply.answer {
+            Answer::Probe { .. } => Marks { ev, dscp: self.params.data_dscp(false), ecn: ECT0 },
+            _ => Marks { ev, dscp: self.params.dscp.control, ecn: 0 },
+        };
         let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
         if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
             return true;
@@ -206,7 +237,8 @@ impl Nic {
             match qp.requester.fresh() {
                 Some(mut packet) => {
                     // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
-                    packet.ack_request |= !self.destinations[at].window.can_send(nominal_size(&packet) + full);
+                    packet.ack_request |=
+                        !self.destinations[at].window.can_send(self.params.transport.nominal(packet.len) + full);
                     return self.send(now, slot as usize, &packet, out);
                 }
                 None => {
@@ -222,7 +254,9 @@ impl Nic {
     #[inline]
     fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T) -> Turn {
         let Some(qp) = self.qps[slot].as_deref_mut() else { return Turn::Over };
-        let ext = Ext::Write(WriteHeaders { meth: packet.meth, timestamp: None, reth: packet.reth, immediate: None });
+        let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(|| Timestamp::of(now));
+        let ext =
+            Ext::Write(WriteHeaders { meth: packet.meth, timestamp, reth: packet.reth, immediate: packet.immediate });
         let payload = packet.len as usize;
         let len = qp.template.frame_len(ext.len(), payload);
         let Some(frame) = out.slot(qp.port, len) else { return Turn::PortFull };
@@ -243,6 +277,7 @@ impl Nic {
         let bth = Bth {
             ack_request: packet.ack_request,
             rtx: again,
+            tsh: timestamp.is_some(),
             ..Bth::new(packet.opcode, qp.peer_qpn, packet.psn.get())
         };
         let Some(at) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::PortFull };
@@ -253,7 +288,7 @@ impl Nic {
             return Turn::PortFull;
         }
         out.commit();
-        let nominal = nominal_size(packet);
+        let nominal = self.params.transport.nominal(packet.len);
         qp.requester.committed(packet, ev, nominal);
         self.stats.tx_data.add(1);
         let accepting = if packet.is_tracked() {
@@ -276,15 +311,9 @@ impl Nic {
     }
 }
 
-/// What a data packet counts in the window, in bytes.
-#[inline]
-const fn nominal_size(packet: &Outgoing) -> u32 {
-    packet.len + NOMINAL_OVERHEAD
-}
-
 /// Makes the packet that a reply is: opcode, PSN and extension headers.
 #[inline]
-fn compose(qp: &mut Qp, reply: &Reply, now: Ns, stats: &Stats) -> (Opcode, Psn, Ext) {
+fn compose(qp: &mut Qp, reply: &Reply, now: Ns, service_time: bool, stats: &Stats) -> (Opcode, Psn, Ext) {
     let (spdcid, dpdcid) = (qp.wire_qpn as u16, qp.peer_qpn as u16);
     let cack = qp.responder.cack();
     match reply.answer {
@@ -292,7 +321,7 @@ fn compose(qp: &mut Qp, reply: &Reply, now: Ns, stats: &Stats) -> (Opcode, Psn, 
             stats.tx_sacks.add(1);
             let mut sack = qp.responder.sack(origin, skip);
             (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
-            sack.cc.tx_timestamp = reply.timestamp(now);
+            sack.cc.tx_timestamp = reply.timestamp(now, service_time);
             (Opcode::Sack, cack, Ext::Sack(sack))
         }
         Answer::Nack { psn, reason } => {
@@ -306,7 +335,7 @@ fn compose(qp: &mut Qp, reply: &Reply, now: Ns, stats: &Stats) -> (Opcode, Psn, 
                 nack_psn: psn.get(),
                 cc_type: NACK_CC_TYPE,
                 cc_flags: 0,
-                tx_timestamp: reply.timestamp(now),
+                tx_timestamp: reply.timestamp(now, service_time),
             };
             (Opcode::Nack, psn, Ext::Nack(nack))
         }
@@ -314,6 +343,11 @@ fn compose(qp: &mut Qp, reply: &Reply, now: Ns, stats: &Stats) -> (Opcode, Psn, 
             stats.tx_acks.add(1);
             qp.ack_queued = false;
             (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: Syndrome::Ack as u8, msn: qp.responder.msn() }))
+        }
+        Answer::Probe { id } => {
+            stats.tx_probes.add(1);
+            let probe = Probe { vendor_info: 0, id, spdcid, dpdcid, timestamp: Timestamp::of(now) };
+            (Opcode::Probe, Psn::default(), Ext::Probe(probe))
         }
         Answer::Nak(syndrome) => {
             stats.tx_acks.add(1);

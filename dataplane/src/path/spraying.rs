@@ -206,6 +206,14 @@ impl Spraying {
         }
     }
 
+    /// A probe on `ev` was answered: the value is usable again.
+    pub fn recovered(&mut self, ev: u32) {
+        let Some(value) = self.find(ev) else { return };
+        if value.bad_until.take().is_some() {
+            self.bad -= 1;
+        }
+    }
+
     /// Each value of the active set and how many packets took it, in the order of the rotation.
     pub fn use_counts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.values.iter().map(|value| (value.ev, value.sent))

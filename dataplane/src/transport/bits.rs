@@ -19,6 +19,12 @@ impl PsnBits {
         PsnBits { ring: BitVec::repeat(false, bits).into_boxed_bitslice(), mask: bits - 1 }
     }
 
+    /// PSNs that the ring holds.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.mask as u32 + 1
+    }
+
     #[inline]
     fn place(&self, psn: Psn) -> (usize, u64) {
         let bit = psn.get() as usize & self.mask;

@@ -12,11 +12,13 @@ mod wheel;
 
 pub use bits::{PsnBits, low_bits};
 pub use params::{
-    MESSAGE_MAX, MPR_MAX, MSS_MAX, OutOfRange, RETRY_FOREVER, SEND_QUEUE_MAX, TIMEOUT_CAP, TransportParams,
+    MESSAGE_MAX, MPR_MAX, MSS_MAX, OutOfRange, RETRY_FOREVER, RttMode, SEND_QUEUE_MAX, TIMEOUT_CAP, TransportParams,
+    WRITE_IMM_MAX,
 };
 pub use psn::{PSN_SPACE, Psn};
 pub use requester::{
-    Completion, Fault, Loss, Observer, Outgoing, PostError, Requester, SackReport, Status, WriteRequest,
+    Advertised, Completion, Fault, Loss, Observer, Operation, Outgoing, PostError, Requester, SackReport, Status,
+    WriteRequest, reflected_rtt,
 };
-pub use responder::{Arrival, Due, Responder, SackOrigin, Standing};
+pub use responder::{Arrival, Due, Immediate, MPR_UNIT, Responder, SackOrigin, Standing};
 pub use wheel::Wheel;

@@ -15,6 +15,19 @@ pub const MESSAGE_MAX: u32 = 1 << 30;
 /// Most messages that wait or are in flight on one QP.
 pub const SEND_QUEUE_MAX: usize = 1 << 15;
 
+/// Most Writes with Immediate in flight on a QP.
+pub const WRITE_IMM_MAX: u32 = 1 << 12;
+
+/// How a requester measures round-trip times (`RTTTimestampMode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RttMode {
+    /// From the send time that it stored.
+    #[default]
+    LocalDatabase,
+    /// From a timestamp that each data packet carries and the SACK reflects; 4 bytes more a packet.
+    WireTimestamp,
+}
+
 /// Parameters of both sides of a QP; names, defaults and ranges follow the Scala MRC NIC documentation, ScalaMrcQpManager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportParams {
@@ -34,6 +47,14 @@ pub struct TransportParams {
     pub exponential_retry_count: u8,
     /// How long a packet waits after a NACK for a shortage: one base RTT, in ns.
     pub nack_wait_ns: u64,
+    /// `RTTTimestampMode`.
+    pub rtt_mode: RttMode,
+    /// The responder reports its service time, so that the requester can take it off.
+    pub service_time: bool,
+    /// Writes with Immediate that the responder takes in flight on a QP, and advertises; 1 to [`WRITE_IMM_MAX`].
+    pub write_imm_limit: u32,
+    /// Dynamic MPR: SACKs carry the responder's window, and the requester keeps to it.
+    pub dynamic_mpr: bool,
 }
 
 impl Default for TransportParams {
@@ -47,6 +68,10 @@ impl Default for TransportParams {
             linear_retry_count: 7,
             exponential_retry_count: RETRY_FOREVER,
             nack_wait_ns: 6 * US,
+            rtt_mode: RttMode::LocalDatabase,
+            service_time: true,
+            write_imm_limit: 64,
+            dynamic_mpr: false,
         }
     }
 }
@@ -76,6 +101,7 @@ impl TransportParams {
             ("MaxPSNRange", u64::from(self.max_psn_range), 1, u64::from(MPR_MAX)),
             ("InitialAckTimeout in ns", self.initial_ack_timeout_ns, 1, 8 * SEC),
             ("LinearRetryCount", u64::from(self.linear_retry_count), 0, 7),
+            ("write_imm_limit", u64::from(self.write_imm_limit), 1, u64::from(WRITE_IMM_MAX)),
             ("ExponentialRetryCount", u64::from(self.exponential_retry_count), 0, u64::from(RETRY_FOREVER)),
         ];
         for (name, value, min, max) in ranges {
@@ -122,6 +148,16 @@ impl TransportParams {
     #[must_use]
     pub const fn full(&self) -> u32 {
         self.mss + crate::wire::NOMINAL_OVERHEAD
+    }
+
+    /// What a data packet of `payload` bytes counts in window and accounting.
+    #[must_use]
+    pub const fn nominal(&self, payload: u32) -> u32 {
+        let timestamp = match self.rtt_mode {
+            RttMode::LocalDatabase => 0,
+            RttMode::WireTimestamp => crate::wire::TSETH_LEN,
+        };
+        payload + crate::wire::NOMINAL_OVERHEAD + timestamp
     }
 
     /// Packets of a message of `len` bytes; one for an empty message.

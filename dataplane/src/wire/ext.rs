@@ -495,7 +495,8 @@ impl Nack {
 }
 
 impl Probe {
-    const LEN: usize = 16;
+    /// Bytes on the wire.
+    pub const LEN: usize = 16;
 
     #[inline]
     fn read(from: &[u8], at: usize) -> Result<Probe, Refusal> {

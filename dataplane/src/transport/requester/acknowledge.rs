@@ -3,8 +3,11 @@
 use super::{Fault, Observer, Requester, Status};
 use crate::Ns;
 use crate::time::WIRE_TICK;
-use crate::transport::{Psn, low_bits};
+use crate::transport::{Psn, RttMode, low_bits};
 use crate::wire::{Aeth, Sack, SackFor, Syndrome};
+
+/// Bits of a syndrome that make it a NAK, whatever its code.
+const NAK_CLASS: u8 = 0x60;
 
 /// What a SACK or an ACK brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -76,15 +79,16 @@ impl Requester {
             Some(Syndrome::InvalidRequest) => Err(Fault::RemoteInvalidRequest),
             Some(Syndrome::RemoteAccess) => Err(Fault::RemoteAccess),
             Some(Syndrome::RemoteOperation | Syndrome::WriteImmLimit) => Err(Fault::RemoteOperation),
+            None if aeth.syndrome & NAK_CLASS == NAK_CLASS => Err(Fault::RemoteOperation),
             Some(Syndrome::Ack) | None => {
                 Ok(SackReport { rtt: None, idle: !acknowledged && !completed, beyond_sent: false })
             }
         }
     }
 
-    /// Sample from the stored send time, less the service time that the responder reports. It counts only where it is clear which
-    /// transmission drew the SACK.
-    fn rtt_sample(&self, now: Ns, psn: Psn, rtx: bool, service_ticks: u16) -> Option<u64> {
+    /// A round-trip time, where it is clear which transmission drew the SACK: from the stored send time less the service time that the
+    /// responder reports, or from the reflected timestamp, to which the responder has added its service time.
+    fn rtt_sample(&self, now: Ns, psn: Psn, rtx: bool, ticks: u16) -> Option<u64> {
         if psn.distance(self.una) < 0 || psn.distance(self.next) >= 0 {
             return None;
         }
@@ -92,7 +96,12 @@ impl Requester {
         if u16::from(rtx) != slot.resends || !slot.in_flight {
             return None;
         }
-        now.since(slot.sent_at).checked_sub(u64::from(service_ticks) * WIRE_TICK).filter(|&rtt| rtt > 0)
+        match self.params.rtt_mode {
+            RttMode::LocalDatabase => {
+                now.since(slot.sent_at).checked_sub(u64::from(ticks) * WIRE_TICK).filter(|&rtt| rtt > 0)
+            }
+            RttMode::WireTimestamp => reflected_rtt(now, ticks),
+        }
     }
 
     /// Acknowledges everything up to `cack`.
@@ -161,10 +170,11 @@ impl Requester {
         let mut any = false;
         for _ in 0..=ahead {
             let Some(message) = self.messages.front().filter(|m| m.is_whole()) else { break };
-            let (completion, signaled) = (message.completion(Status::Success), message.request.signaled);
+            let request = message.request;
             self.messages.pop_front();
             self.front = self.front.wrapping_add(1);
-            observer.completed(completion, signaled);
+            self.immediates -= u32::from(request.immediate.is_some());
+            observer.completed(request.completion(Status::Success), request.signaled);
             any = true;
         }
         if any {
@@ -181,6 +191,14 @@ impl Requester {
             self.rerequest_at = Some(now + self.params.rerequest_period());
         }
     }
+}
+
+/// Round-trip time by a timestamp of ours that came back, in ns: its clock has 16 bits of 128 ns, so half of its span is told from a
+/// time that lies ahead. Samples that are not positive count for nothing.
+#[must_use]
+pub fn reflected_rtt(now: Ns, ticks: u16) -> Option<u64> {
+    let ahead = ((now.0 / WIRE_TICK) as u16).wrapping_sub(ticks) as i16;
+    u64::try_from(ahead).ok().filter(|&ticks| ticks > 0).map(|ticks| ticks * WIRE_TICK)
 }
 
 #[inline]

@@ -19,6 +19,8 @@ pub struct WriteRequest {
     pub remote_va: u64,
     /// Length in bytes, 0 to [`crate::transport::MESSAGE_MAX`].
     pub len: u32,
+    /// Immediate data: with it the request is a Write with Immediate, which completes a posted receive at the peer.
+    pub immediate: Option<u32>,
     /// A completion is wanted on success too. A failure always gives one.
     pub signaled: bool,
 }
@@ -59,15 +61,40 @@ pub enum Status {
     RetryExceeded,
 }
 
+/// What ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A Write.
+    Write,
+    /// A Write with Immediate, at its sender.
+    WriteImm,
+    /// A posted receive, by a Write with Immediate of the peer.
+    Receive {
+        /// The immediate data; 0 where the receive did not succeed.
+        immediate: u32,
+    },
+}
+
 /// The end of a posted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The request's own number.
     pub wr_id: u64,
+    /// What ended.
+    pub operation: Operation,
     /// How it ended.
     pub status: Status,
     /// Bytes of the message.
     pub len: u32,
+}
+
+impl WriteRequest {
+    /// The completion of this request.
+    #[must_use]
+    pub const fn completion(&self, status: Status) -> Completion {
+        let operation = if self.immediate.is_some() { Operation::WriteImm } else { Operation::Write };
+        Completion { wr_id: self.wr_id, operation, status, len: self.len }
+    }
 }
 
 /// A message that waits or is in flight.
@@ -76,6 +103,8 @@ pub(super) struct Message {
     pub(super) request: WriteRequest,
     pub(super) first: Psn,
     pub(super) packets: u32,
+    /// The number of the Write with Immediate that it is; in a plain Write the last number given.
+    pub(super) rqmsn: u16,
     /// Packets sent at least once.
     pub(super) sent: u32,
     /// Packets acknowledged.
@@ -94,15 +123,13 @@ impl Message {
 
     /// Opcode of the packet at `index`.
     pub(super) const fn opcode(&self, index: u32) -> Opcode {
-        match (index == 0, index + 1 == self.packets) {
-            (true, true) => Opcode::WriteOnly,
-            (true, false) => Opcode::WriteFirst,
-            (false, false) => Opcode::WriteMiddle,
-            (false, true) => Opcode::WriteLast,
+        match (index == 0, index + 1 == self.packets, self.request.immediate.is_some()) {
+            (true, true, false) => Opcode::WriteOnly,
+            (true, true, true) => Opcode::WriteOnlyImm,
+            (true, false, _) => Opcode::WriteFirst,
+            (false, false, _) => Opcode::WriteMiddle,
+            (false, true, false) => Opcode::WriteLast,
+            (false, true, true) => Opcode::WriteLastImm,
         }
-    }
-
-    pub(super) const fn completion(&self, status: Status) -> Completion {
-        Completion { wr_id: self.request.wr_id, status, len: self.request.len }
     }
 }

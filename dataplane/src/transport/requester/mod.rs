@@ -10,8 +10,8 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-pub use acknowledge::SackReport;
-pub use message::{Completion, PostError, Status, WriteRequest};
+pub use acknowledge::{SackReport, reflected_rtt};
+pub use message::{Completion, Operation, PostError, Status, WriteRequest};
 
 use super::lists::Lists;
 use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
@@ -103,6 +103,8 @@ pub struct Outgoing {
     pub meth: Meth,
     /// Remote address, key and message length.
     pub reth: Reth,
+    /// Immediate data, in the last packet of a Write with Immediate.
+    pub immediate: Option<u32>,
     /// Key of the local region.
     pub local_key: Key,
     /// First byte of the payload, as the local region names it.
@@ -196,17 +198,33 @@ pub struct Requester {
     /// First PSN of the next message.
     next_message_psn: Psn,
     depth: usize,
+    /// The number that the last Write with Immediate was given.
+    last_rqmsn: u16,
+    /// Writes with Immediate of which a packet was sent and that have not completed.
+    immediates: u32,
+    /// How many of them the responder takes.
+    immediate_limit: u32,
     rerequest_at: Option<Ns>,
     rerequest_due: bool,
 }
 
+/// What a requester needs to know of its responder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertised {
+    /// Its `MaxPSNRange`.
+    pub window: u32,
+    /// Writes with Immediate that it takes in flight.
+    pub immediates: u32,
+}
+
 impl Requester {
-    /// A requester whose first packet has PSN `first`, over a window of `window` PSNs (the smaller of both ends' `MaxPSNRange`) and
-    /// a send queue of `depth` requests.
+    /// A requester whose first packet has PSN `first`, over the smaller of both ends' `MaxPSNRange`, with a send queue of
+    /// `depth` requests.
     #[must_use]
-    pub fn new(params: TransportParams, first: Psn, window: u32, depth: usize) -> Requester {
-        let window = window.clamp(1, super::MPR_MAX);
-        let slots = (window as usize).next_power_of_two().max(64);
+    pub fn new(params: TransportParams, first: Psn, peer: Advertised, depth: usize) -> Requester {
+        let window = params.max_psn_range.min(peer.window).clamp(1, super::MPR_MAX);
+        // Room for all that a Dynamic MPR may come to allow.
+        let slots = (params.max_psn_range as usize).next_power_of_two().max(64);
         Requester {
             params,
             window,
@@ -216,8 +234,8 @@ impl Requester {
             reported: first.plus(-1),
             judged: first,
             slots: vec![EMPTY; slots].into_boxed_slice(),
-            unacked: PsnBits::new(window),
-            lost: PsnBits::new(window),
+            unacked: PsnBits::new(params.max_psn_range),
+            lost: PsnBits::new(params.max_psn_range),
             lost_count: 0,
             lost_from: first,
             timers: Lists::new(slots),
@@ -227,9 +245,24 @@ impl Requester {
             cutting: 0,
             next_message_psn: first,
             depth,
+            last_rqmsn: 0,
+            immediates: 0,
+            immediate_limit: peer.immediates.max(1),
             rerequest_at: None,
             rerequest_due: false,
         }
+    }
+
+    /// The responder's window is now `psns` (Dynamic MPR). New data goes no further than that beyond the cumulative ACK, or than its own
+    /// `MaxPSNRange`; what is in flight stays so.
+    pub fn set_window(&mut self, psns: u32) {
+        self.window = psns.clamp(1, self.params.max_psn_range);
+    }
+
+    /// The window that holds now, in PSNs.
+    #[must_use]
+    pub const fn window(&self) -> u32 {
+        self.window
     }
 
     #[inline]
@@ -277,10 +310,14 @@ impl Requester {
             return Err(PostError::TooLong(request.len));
         }
         let packets = self.params.packets(request.len);
+        if request.immediate.is_some() {
+            self.last_rqmsn = self.last_rqmsn.wrapping_add(1);
+        }
         self.messages.push_back(Message {
             request: *request,
             first: self.next_message_psn,
             packets,
+            rqmsn: self.last_rqmsn,
             sent: 0,
             acknowledged: 0,
         });
@@ -299,8 +336,15 @@ impl Requester {
     #[inline]
     #[must_use]
     pub fn wants_fresh(&self) -> bool {
-        self.next.distance(self.cack) <= self.window as i32
-            && (self.cutting.wrapping_sub(self.front) as usize) < self.messages.len()
+        self.next.distance(self.cack) <= self.window as i32 && self.to_cut().is_some()
+    }
+
+    /// The message to cut packets from: the first that is not sent in full, unless it is a Write with Immediate too many.
+    #[inline]
+    fn to_cut(&self) -> Option<&Message> {
+        let message = self.messages.get(self.cutting.wrapping_sub(self.front) as usize)?;
+        let waits = message.request.immediate.is_some() && message.sent == 0 && self.immediates >= self.immediate_limit;
+        (!waits).then_some(message)
     }
 
     /// The earliest lost PSN, when it is inside the window.
@@ -338,7 +382,7 @@ impl Requester {
         if ahead > self.window as i32 {
             return None;
         }
-        let message = self.messages.get(self.cutting.wrapping_sub(self.front) as usize)?;
+        let message = self.to_cut()?;
         let mut packet = self.packet(message, self.cutting, self.next, Turn::Fresh);
         packet.ack_request |= ahead == self.window as i32;
         Some(packet)
@@ -362,12 +406,13 @@ impl Requester {
             psn,
             opcode: message.opcode(index),
             ack_request: last,
-            meth: Meth { rqmsn: 0, msn: number as u16 },
+            meth: Meth { rqmsn: message.rqmsn, msn: number as u16 },
             reth: Reth {
                 va: request.remote_va.wrapping_add(u64::from(at)),
                 rkey: request.remote_key.0,
                 dmalen: request.len,
             },
+            immediate: request.immediate.filter(|_| last),
             local_key: request.local_key,
             local_va: request.local_va.wrapping_add(u64::from(at)),
             len: (request.len - at).min(self.params.mss),
@@ -388,9 +433,9 @@ impl Requester {
                 self.next = psn.next();
                 if let Some(message) = self.message(packet.message) {
                     message.sent += 1;
-                    if message.sent == message.packets {
-                        self.cutting = self.cutting.wrapping_add(1);
-                    }
+                    let (begun, cut) = (message.sent == 1, message.sent == message.packets);
+                    self.immediates += u32::from(begun && message.request.immediate.is_some());
+                    self.cutting = self.cutting.wrapping_add(cut.into());
                 }
             }
             Turn::Again => {
@@ -471,7 +516,7 @@ impl Requester {
         let mut status = fault.status();
         self.abandon(observer);
         while let Some(message) = self.messages.pop_front() {
-            observer.completed(message.completion(status), true);
+            observer.completed(message.request.completion(status), true);
             status = Status::Flushed;
         }
     }
@@ -480,7 +525,7 @@ impl Requester {
     pub fn flush<O: Observer>(&mut self, observer: &mut O) {
         self.abandon(observer);
         while let Some(message) = self.messages.pop_front() {
-            observer.completed(message.completion(Status::Flushed), true);
+            observer.completed(message.request.completion(Status::Flushed), true);
         }
     }
 
@@ -495,6 +540,7 @@ impl Requester {
         self.lost_count = 0;
         self.front = self.front.wrapping_add(self.messages.len() as u32);
         self.cutting = self.front;
+        self.immediates = 0;
         self.rerequest_at = None;
         self.rerequest_due = false;
     }

@@ -1,7 +1,12 @@
 //! The receiving side of a QP: which packets are new, what is acknowledged, and when.
 
-use super::{Psn, PsnBits, low_bits};
-use crate::wire::{CcState, Opcode, Sack, SackFor, Skip};
+mod immediate;
+
+pub use immediate::Immediate;
+
+use super::{Completion, PostError, Psn, PsnBits, TransportParams, low_bits};
+use crate::wire::{CcState, Opcode, Sack, SackFor, Skip, Syndrome};
+use immediate::Immediates;
 
 /// A PSN further behind the cumulative ACK than this is no duplicate but nonsense: its distance does not fit a SACK.
 const DUPLICATE_REACH: i32 = 32_768;
@@ -9,6 +14,8 @@ const DUPLICATE_REACH: i32 = 32_768;
 const SACK_BYTES: u32 = 4_096;
 /// What a small packet counts towards them.
 const SACK_BYTES_MIN: u32 = 1_024;
+/// Units of the window that a SACK carries, in PSNs.
+pub const MPR_UNIT: u32 = 128;
 /// Units of `rcvd_bytes`.
 const RCVD_UNIT: u64 = 256;
 
@@ -42,6 +49,8 @@ pub struct Arrival {
     pub rtx: bool,
     /// It is ECN-marked.
     pub marked: bool,
+    /// Its immediate data.
+    pub immediate: Option<Immediate>,
 }
 
 /// What a packet draws.
@@ -57,11 +66,19 @@ pub struct Due {
 #[derive(Clone)]
 pub struct Responder {
     cack: Psn,
+    /// PSNs beyond `cack` that are taken, as advertised last.
     window: u32,
+    /// The furthest PSN that was ever advertised: a window that shrinks takes back no promise.
+    edge: Psn,
+    dynamic: bool,
     received: PsnBits,
     begins: PsnBits,
     ends: PsnBits,
+    /// Packets that ask for a transport ACK.
     asks: PsnBits,
+    /// Last packets of Writes with Immediate.
+    immediate_ends: PsnBits,
+    immediates: Immediates,
     /// The packet at `cack` ended a message.
     at_boundary: bool,
     /// Packets held above `cack`.
@@ -77,18 +94,23 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A responder that expects `first` and takes `window` PSNs (1 to [`super::MPR_MAX`]).
+    /// A responder that expects `first`, takes `MaxPSNRange` PSNs, and holds `receives` posted receives.
     #[must_use]
-    pub fn new(first: Psn, window: u32) -> Responder {
+    pub fn new(first: Psn, params: &TransportParams, receives: usize) -> Responder {
         let cack = first.plus(-1);
+        let window = params.max_psn_range;
         let bits = PsnBits::new(window);
         Responder {
             cack,
             window,
+            edge: cack.plus(window as i32),
+            dynamic: params.dynamic_mpr,
             received: bits.clone(),
             begins: bits.clone(),
             ends: bits.clone(),
-            asks: bits,
+            asks: bits.clone(),
+            immediate_ends: bits,
+            immediates: Immediates::new(params.write_imm_limit, receives),
             at_boundary: true,
             out_of_order: 0,
             highest: cack,
@@ -123,6 +145,57 @@ impl Responder {
         self.highest.distance(self.cack) as u32 - self.out_of_order
     }
 
+    /// Advertises another window from the next SACK on (Dynamic MPR): `psns` is cut to whole units of 128, at least one, and to what the
+    /// responder was made for.
+    pub fn set_window(&mut self, psns: u32) {
+        let most = (self.received.capacity() / MPR_UNIT * MPR_UNIT).max(MPR_UNIT);
+        self.window = (psns / MPR_UNIT * MPR_UNIT).clamp(MPR_UNIT, most);
+        self.extend();
+    }
+
+    /// The window that is advertised, in PSNs.
+    #[must_use]
+    pub const fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// The edge never moves back.
+    #[inline]
+    fn extend(&mut self) {
+        let edge = self.cack.plus(self.window as i32);
+        if edge.is_after(self.edge) {
+            self.edge = edge;
+        }
+    }
+
+    /// Immediates that wait for what was sent before them.
+    #[must_use]
+    pub const fn held_immediates(&self) -> u32 {
+        self.immediates.held()
+    }
+
+    /// Posts a receive for a Write with Immediate of the peer.
+    ///
+    /// # Errors
+    /// [`PostError::QueueFull`].
+    pub fn post_receive(&mut self, wr_id: u64) -> Result<(), PostError> {
+        if self.immediates.post(wr_id) { Ok(()) } else { Err(PostError::QueueFull(self.immediates.depth())) }
+    }
+
+    /// Ends every posted receive as flushed.
+    pub fn flush_receives(&mut self, ended: impl FnMut(Completion)) {
+        self.immediates.flush(ended);
+    }
+
+    /// May the Write with Immediate that a packet ends arrive now?
+    ///
+    /// # Errors
+    /// The syndrome of the NAK that answers it.
+    #[inline]
+    pub fn judge_immediate(&self, packet: &Arrival) -> Result<(), Syndrome> {
+        packet.immediate.as_ref().map_or(Ok(()), |immediate| self.immediates.judge(immediate.rqmsn))
+    }
+
     /// Have packets arrived that no SACK has reported?
     #[must_use]
     pub const fn owes_sack(&self) -> bool {
@@ -134,7 +207,7 @@ impl Responder {
     #[must_use]
     pub fn standing(&self, psn: Psn) -> Standing {
         let ahead = psn.distance(self.cack);
-        if ahead > self.window as i32 {
+        if psn.is_after(self.edge) {
             Standing::Beyond
         } else if ahead > 0 {
             if self.received.get(psn) { Standing::Duplicate } else { Standing::New }
@@ -157,15 +230,18 @@ impl Responder {
             self.received.get(before).then(|| self.ends.get(before))
         };
         let after = psn.next();
-        let inside = after.distance(self.cack) <= self.window as i32;
+        let inside = !after.is_after(self.edge);
         let boundary_after = (inside && self.received.get(after)).then(|| self.begins.get(after));
         boundary_before.is_none_or(|boundary| boundary == opcode.begins_message())
             && boundary_after.is_none_or(|boundary| boundary == opcode.ends_message())
     }
 
-    /// Takes a new packet, whose payload has been placed.
+    /// Takes a new packet, whose payload has been placed. Receives that it completes are handed to `ended`.
+    ///
+    /// # Errors
+    /// The syndrome of the NAK that ends the QP: a Write with Immediate is whole, but no receive is posted, say.
     #[inline]
-    pub fn accept(&mut self, packet: &Arrival) -> Due {
+    pub fn accept(&mut self, packet: &Arrival, ended: impl FnMut(Completion)) -> Result<Due, Syndrome> {
         let psn = packet.psn;
         debug_assert_eq!(self.standing(psn), Standing::New);
         self.received.set(psn);
@@ -178,6 +254,10 @@ impl Responder {
         if packet.ack_request {
             self.asks.set(psn);
         }
+        if let Some(immediate) = &packet.immediate {
+            self.immediate_ends.set(psn);
+            self.immediates.keep(psn, immediate);
+        }
         if psn.is_after(self.highest) {
             self.highest = psn;
         }
@@ -186,15 +266,15 @@ impl Responder {
         let mut ack = false;
         self.out_of_order += 1;
         if psn == self.cack.next() {
-            ack = self.advance();
+            ack = self.advance(ended)?;
         }
         let sack = ack || packet.ack_request || packet.marked || packet.rtx || self.unsacked >= SACK_BYTES;
-        Due { sack, ack }
+        Ok(Due { sack, ack })
     }
 
     /// Moves the cumulative ACK over what is there; true when a packet that it passed asks for a transport ACK.
     #[inline]
-    fn advance(&mut self) -> bool {
+    fn advance(&mut self, mut ended: impl FnMut(Completion)) -> Result<bool, Syndrome> {
         let mut asked = false;
         loop {
             let from = self.cack.next();
@@ -207,8 +287,14 @@ impl Responder {
             self.messages = self.messages.wrapping_add(ends.count_ones());
             self.at_boundary = ends >> (run - 1) & 1 == 1;
             asked |= self.asks.word(from) & passed != 0;
-            for bits in [&mut self.received, &mut self.begins, &mut self.ends, &mut self.asks] {
+            let mut immediates = self.immediate_ends.word(from) & passed;
+            for bits in [&mut self.received, &mut self.begins, &mut self.ends, &mut self.asks, &mut self.immediate_ends]
+            {
                 bits.clear_run(from, run);
+            }
+            while immediates != 0 {
+                ended(self.immediates.complete(from.plus(immediates.trailing_zeros() as i32))?);
+                immediates &= immediates - 1;
             }
             self.cack = self.cack.plus(run as i32);
             self.out_of_order -= run;
@@ -217,7 +303,8 @@ impl Responder {
             }
         }
         self.walk = 1;
-        asked
+        self.extend();
+        Ok(asked)
     }
 
     /// What a packet that arrived before draws: a SACK, and an ACK where it asks for one and its message is whole.
@@ -243,7 +330,7 @@ impl Responder {
             cack_psn: self.cack.get(),
             cc_type: 0,
             cc_flags: 0,
-            mpr: 0,
+            mpr: if self.dynamic { (self.window / MPR_UNIT).min(255) as u8 } else { 0 },
             sack_offset: offset,
             sack_bitmap: bitmap,
             cc: CcState {
@@ -296,7 +383,17 @@ mod tests {
             ack_request: false,
             rtx: false,
             marked: false,
+            immediate: None,
         }
+    }
+
+    fn responder(first: u32, window: u32) -> Responder {
+        let params = TransportParams { max_psn_range: window, ..TransportParams::default() };
+        Responder::new(Psn::new(first), &params, 8)
+    }
+
+    fn take(responder: &mut Responder, packet: &Arrival) -> Due {
+        responder.accept(packet, |_| ()).unwrap()
     }
 
     fn only(psn: u32) -> Arrival {
@@ -313,8 +410,8 @@ mod tests {
         for (mss, packets) in
             [(4096, 1), (9000, 1), (4095, 2), (2048, 2), (2047, 3), (1366, 3), (1365, 4), (1024, 4), (1, 4)]
         {
-            let mut responder = Responder::new(Psn::new(0), 1024);
-            let drawn: Vec<bool> = (0..packets).map(|psn| responder.accept(&packet(psn, mss)).sack).collect();
+            let mut responder = responder(0, 1024);
+            let drawn: Vec<bool> = (0..packets).map(|psn| take(&mut responder, &packet(psn, mss)).sack).collect();
             let mut expected = vec![false; packets as usize];
             expected[packets as usize - 1] = true;
             assert_eq!(drawn, expected, "MSS {mss}");
@@ -326,31 +423,31 @@ mod tests {
         for change in
             [|p: &mut Arrival| p.marked = true, |p: &mut Arrival| p.rtx = true, |p: &mut Arrival| p.ack_request = true]
         {
-            let mut responder = Responder::new(Psn::new(0), 1024);
+            let mut responder = responder(0, 1024);
             let mut arrival = packet(0, 64);
             change(&mut arrival);
-            assert!(responder.accept(&arrival).sack);
+            assert!(take(&mut responder, &arrival).sack);
         }
     }
 
     #[test]
     fn a_packet_that_asks_before_the_gap_below_it_closes_is_acknowledged_when_it_closes() {
-        let mut responder = Responder::new(Psn::new(100), 1024);
+        let mut responder = responder(100, 1024);
         let last = Arrival { opcode: Opcode::WriteLast, ack_request: true, ..packet(101, 64) };
-        assert_eq!(responder.accept(&last), Due { sack: true, ack: false });
+        assert_eq!(take(&mut responder, &last), Due { sack: true, ack: false });
         assert_eq!(responder.msn(), 0x00FF_FFFF);
         let first = Arrival { opcode: Opcode::WriteFirst, ..packet(100, 64) };
-        assert_eq!(responder.accept(&first), Due { sack: true, ack: true });
+        assert_eq!(take(&mut responder, &first), Due { sack: true, ack: true });
         assert_eq!(responder.msn(), 0);
         assert_eq!(responder.cack(), Psn::new(101));
     }
 
     #[test]
     fn the_window_ends_max_psn_range_beyond_the_cumulative_ack() {
-        let mut responder = Responder::new(Psn::new(0xFF_FFFF), 1);
+        let mut responder = responder(0xFF_FFFF, 1);
         assert_eq!(responder.standing(Psn::new(0xFF_FFFF)), Standing::New);
         assert_eq!(responder.standing(Psn::new(0)), Standing::Beyond);
-        responder.accept(&only(0xFF_FFFF));
+        take(&mut responder, &only(0xFF_FFFF));
         assert_eq!(responder.standing(Psn::new(0)), Standing::New);
         assert_eq!(responder.standing(Psn::new(0xFF_FFFF)), Standing::Duplicate);
         assert_eq!(responder.standing(Psn::new(0xFF_FFFF).plus(-32_768)), Standing::Duplicate);
@@ -359,9 +456,9 @@ mod tests {
 
     #[test]
     fn sacks_walk_over_a_window_wider_than_the_bitmap_the_oldest_hole_first() {
-        let mut responder = Responder::new(Psn::new(0), 1024);
+        let mut responder = responder(0, 1024);
         for psn in [1, 64, 65, 150] {
-            responder.accept(&packet(psn, 64));
+            take(&mut responder, &packet(psn, 64));
         }
         assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 1, 1 << 1));
         assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 65, 0b11));
@@ -373,12 +470,12 @@ mod tests {
 
     #[test]
     fn the_walk_starts_again_at_the_oldest_hole_when_the_cumulative_ack_moves() {
-        let mut responder = Responder::new(Psn::new(0), 1024);
+        let mut responder = responder(0, 1024);
         for psn in [1, 100, 200] {
-            responder.accept(&packet(psn, 64));
+            take(&mut responder, &packet(psn, 64));
         }
         sack(&mut responder, 200);
-        responder.accept(&packet(0, 64));
+        take(&mut responder, &packet(0, 64));
         assert_eq!(sack(&mut responder, 0), (1, 1, 0));
         assert_eq!(sack(&mut responder, 0), (1, 65, 1 << 34));
     }
@@ -386,10 +483,10 @@ mod tests {
     #[test]
     fn messages_begin_where_the_one_before_ended() {
         use Opcode::{WriteFirst as First, WriteLast as Last, WriteMiddle as Middle, WriteOnly as Only};
-        let mut responder = Responder::new(Psn::new(10), 64);
+        let mut responder = responder(10, 64);
         assert!(responder.in_its_place(Psn::new(10), First) && responder.in_its_place(Psn::new(10), Only));
         assert!(!responder.in_its_place(Psn::new(10), Middle) && !responder.in_its_place(Psn::new(10), Last));
-        responder.accept(&Arrival { opcode: Middle, ..packet(12, 64) });
+        take(&mut responder, &Arrival { opcode: Middle, ..packet(12, 64) });
         assert!(responder.in_its_place(Psn::new(11), First) && responder.in_its_place(Psn::new(11), Middle));
         assert!(!responder.in_its_place(Psn::new(11), Only) && !responder.in_its_place(Psn::new(11), Last));
         assert!(!responder.in_its_place(Psn::new(13), Only) && responder.in_its_place(Psn::new(13), Last));
@@ -398,20 +495,20 @@ mod tests {
 
     #[test]
     fn received_bytes_count_each_packet_once_in_units_of_256_rounded_up() {
-        let mut responder = Responder::new(Psn::new(0), 64);
-        responder.accept(&packet(0, 64));
+        let mut responder = responder(0, 64);
+        take(&mut responder, &packet(0, 64));
         assert_eq!(responder.sack(SackOrigin::Packet(Psn::new(0)), Skip::None).cc.rcvd_bytes, 1);
-        responder.accept(&packet(1, 4096));
+        take(&mut responder, &packet(1, 4096));
         // 124 + 4,156 = 4,280 bytes = 16.7 units.
         assert_eq!(responder.sack(SackOrigin::Probe(9), Skip::None).cc.rcvd_bytes, 17);
     }
 
     #[test]
     fn the_completed_message_number_wraps_at_24_bits() {
-        let mut responder = Responder::new(Psn::new(0), 64);
+        let mut responder = responder(0, 64);
         responder.messages = 1 << 24;
         assert_eq!(responder.msn(), 0x00FF_FFFF);
-        responder.accept(&only(0));
+        take(&mut responder, &only(0));
         assert_eq!(responder.msn(), 0);
     }
 }

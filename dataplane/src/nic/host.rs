@@ -1,0 +1,125 @@
+//! The host behind the responder: a buffer that received payload waits in, as its host takes it at a rate of its own.
+//!
+//! Placement itself is immediate; what is modelled is how much of it the host has taken. From the fill follow the penalty that a SACK
+//! carries back (`rcv_cwnd_pen`), and a NACK for want of a buffer.
+
+use crate::Ns;
+
+/// A receive buffer and the host that drains it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostBufferParams {
+    /// Size in bytes.
+    pub capacity: u64,
+    /// What the host takes, in bits a second.
+    pub drain_rate: u64,
+    /// Fill in percent up to which there is no penalty.
+    pub low_percent: u8,
+    /// Fill in percent from which the penalty is the highest.
+    pub high_percent: u8,
+    /// The highest penalty, 1 to 127.
+    pub max_penalty: u8,
+    /// The sender may return to its window when the penalty ends (`restore_cwnd`).
+    pub restore_cwnd: bool,
+}
+
+impl Default for HostBufferParams {
+    fn default() -> Self {
+        HostBufferParams {
+            capacity: 3_600_000,
+            drain_rate: 400_000_000_000,
+            low_percent: 50,
+            high_percent: 90,
+            max_penalty: 127,
+            restore_cwnd: true,
+        }
+    }
+}
+
+/// Picoseconds in a second.
+const PS: u64 = 1_000_000_000_000;
+
+impl HostBufferParams {
+    /// What is wrong with the parameters, if anything.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        if self.capacity == 0 || self.drain_rate == 0 || self.drain_rate > 8 * PS {
+            return Some("capacity and drain rate are more than 0, and the rate is at most 8 Tbit/s");
+        }
+        let ordered = self.low_percent < self.high_percent && self.high_percent <= 100;
+        if !ordered || self.max_penalty == 0 || self.max_penalty > 127 {
+            return Some("low_percent < high_percent <= 100, and max_penalty is 1 to 127");
+        }
+        None
+    }
+}
+
+/// The state of the buffer: when it would be empty if nothing more came.
+#[derive(Clone, Debug)]
+pub(super) struct HostBuffer {
+    params: HostBufferParams,
+    ps_a_byte: u64,
+    empty_at_ps: u64,
+}
+
+impl HostBuffer {
+    pub(super) fn new(params: HostBufferParams) -> HostBuffer {
+        HostBuffer { params, ps_a_byte: (8 * PS / params.drain_rate).max(1), empty_at_ps: 0 }
+    }
+
+    fn fill(&self, now: Ns) -> u64 {
+        self.empty_at_ps.saturating_sub(now.0.saturating_mul(1_000)) / self.ps_a_byte
+    }
+
+    /// Takes `len` bytes; false when there is no room.
+    pub(super) fn take(&mut self, now: Ns, len: u64) -> bool {
+        if self.fill(now) + len > self.params.capacity {
+            return false;
+        }
+        self.empty_at_ps = self.empty_at_ps.max(now.0.saturating_mul(1_000)) + len * self.ps_a_byte;
+        true
+    }
+
+    /// The penalty that SACKs carry now, and whether the window may return when it ends.
+    pub(super) fn penalty(&self, now: Ns) -> (u8, bool) {
+        let HostBufferParams { capacity, low_percent, high_percent, max_penalty, restore_cwnd, .. } = self.params;
+        let (low, high) = (capacity * u64::from(low_percent) / 100, capacity * u64::from(high_percent) / 100);
+        let fill = self.fill(now).min(high);
+        let above = fill.saturating_sub(low);
+        let penalty = (u64::from(max_penalty) * above).div_ceil((high - low).max(1));
+        (penalty.min(u64::from(max_penalty)) as u8, restore_cwnd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_penalty_rises_from_the_lower_to_the_upper_mark_and_falls_as_the_host_drains() {
+        // 8 Gbit/s: a byte a nanosecond.
+        let params = HostBufferParams { capacity: 1_000, drain_rate: 8_000_000_000, ..HostBufferParams::default() };
+        let mut buffer = HostBuffer::new(params);
+        let now = Ns(1_000_000);
+        assert!(buffer.take(now, 500));
+        assert_eq!(buffer.penalty(now), (0, true));
+        assert!(buffer.take(now, 200));
+        assert_eq!(buffer.penalty(now), (64, true));
+        assert!(buffer.take(now, 300));
+        assert_eq!(buffer.penalty(now), (127, true));
+        assert!(!buffer.take(now, 1), "it is full");
+        assert!(buffer.take(now + 1, 1));
+        assert_eq!(buffer.penalty(now + 300).0, 64);
+        assert_eq!(buffer.penalty(now + 501), (0, true));
+    }
+
+    #[test]
+    fn parameters_that_make_no_sense_are_named() {
+        let wrong = |change: fn(&mut HostBufferParams)| {
+            let mut params = HostBufferParams::default();
+            change(&mut params);
+            params.fault().is_some()
+        };
+        assert!(!wrong(|_| ()));
+        assert!(wrong(|p| p.capacity = 0) && wrong(|p| p.drain_rate = 0) && wrong(|p| p.max_penalty = 128));
+        assert!(wrong(|p| p.low_percent = 90) && wrong(|p| p.high_percent = 101));
+    }
+}
