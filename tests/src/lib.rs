@@ -34,11 +34,15 @@ pub struct Channel {
     pub duplicate: f64,
     /// Share of frames in which a bit is flipped.
     pub corrupt: f64,
+    /// Share of data packets that a switch marks (ECN).
+    pub mark: f64,
+    /// Share of data packets that a switch trims.
+    pub trim: f64,
 }
 
 impl Default for Channel {
     fn default() -> Self {
-        Channel { delay_ns: 1_000, jitter_ns: 0, loss: 0.0, duplicate: 0.0, corrupt: 0.0 }
+        Channel { delay_ns: 1_000, jitter_ns: 0, loss: 0.0, duplicate: 0.0, corrupt: 0.0, mark: 0.0, trim: 0.0 }
     }
 }
 
@@ -165,9 +169,14 @@ impl Pair {
 
     /// Opens a QP between the NICs, ready to send at both ends, that starts at `psn`.
     pub fn connect(&mut self, psn: u32) -> QpPair {
+        self.connect_with(psn, |_, _| ())
+    }
+
+    /// The same, after `change` had its way with what each NIC (0, 1) is told.
+    pub fn connect_with(&mut self, psn: u32, change: impl Fn(usize, &mut QpSpec)) -> QpPair {
         let qpn = [0, 1].map(|n: usize| self.numbers[n].allocate().expect("a free QP number"));
         for n in [0, 1] {
-            let spec = QpSpec {
+            let mut spec = QpSpec {
                 qpn: qpn[n],
                 state: QpState::Rts,
                 port: PortId(0),
@@ -184,6 +193,7 @@ impl Pair {
                 send_depth: 1024,
                 placement: Placement::Keyed,
             };
+            change(n, &mut spec);
             self.nics[n].open(spec).expect("the QP opens");
         }
         QpPair { qpn }
@@ -294,9 +304,17 @@ impl Pair {
                 Fate::Replace(other) => frame = other,
             }
         }
-        let Channel { delay_ns, jitter_ns, loss, duplicate, corrupt } = self.channel;
+        let Channel { delay_ns, jitter_ns, loss, duplicate, corrupt, mark, trim } = self.channel;
         if self.rng.random_bool(loss) {
             return;
+        }
+        if is_data(&frame) {
+            if self.rng.random_bool(mark) {
+                frame = marked(&frame);
+            }
+            if self.rng.random_bool(trim) {
+                frame = trimmed(&frame, 12);
+            }
         }
         if self.rng.random_bool(corrupt) {
             let bit = self.rng.random_range(0..frame.len() * 8);
@@ -308,6 +326,37 @@ impl Pair {
             self.push(self.now + delay_ns + late, 1 - from, frame.clone());
         }
     }
+}
+
+fn is_data(frame: &[u8]) -> bool {
+    parse(frame, frame.len(), &Rules::default()).is_ok_and(|packet| packet.bth.opcode.is_data())
+}
+
+/// The frame as a switch leaves it that marks congestion.
+#[must_use]
+pub fn marked(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    match frame[14] >> 4 {
+        4 => frame[15] |= 3,
+        _ => frame[15] |= 3 << 4,
+    }
+    frame
+}
+
+/// The frame as a switch leaves it that trims: cut after the RETH, the DSCP rewritten, the lengths as they were.
+#[must_use]
+pub fn trimmed(frame: &[u8], dscp: u8) -> Vec<u8> {
+    let v4 = frame[14] >> 4 == 4;
+    let tsh = parse(frame, frame.len(), &Rules::default()).is_ok_and(|packet| packet.bth.tsh);
+    let keep = if v4 { 74 } else { 94 } + if tsh { 4 } else { 0 };
+    let mut frame = frame[..keep.min(frame.len())].to_vec();
+    if v4 {
+        frame[15] = dscp << 2;
+    } else {
+        frame[14] = 0x60 | dscp >> 2;
+        frame[15] = dscp << 6 | (frame[15] & 0x0F);
+    }
+    frame
 }
 
 /// `len` bytes that depend on their place and on `salt`.
