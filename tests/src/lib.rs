@@ -108,6 +108,8 @@ pub struct Pair {
     pub memory: [Arc<Buffer>; 2],
     /// Its key.
     pub keys: [Key; 2],
+    /// Until when each NIC sends nothing, as if its port took no more.
+    pub held_until: [Ns; 2],
     /// Completions of each NIC in their order.
     pub completions: [Vec<CompletionEntry>; 2],
     numbers: [QpNumbers; 2],
@@ -115,6 +117,15 @@ pub struct Pair {
     queue: BinaryHeap<Reverse<InFlight>>,
     order: u64,
     rng: Xoshiro256PlusPlus,
+}
+
+/// A NIC with one registered region.
+fn nic(params: NicParams, end: Endpoint, key: Key, memory: &Arc<Buffer>) -> Nic {
+    let port = PortInfo { mac: end.mac, max_frame: 65_535 };
+    let mut nic = Nic::new(params, &[port]).expect("valid parameters");
+    let access = Access { remote_write: true };
+    nic.register(key, Region { domain: DOMAIN, access, iova: IOVA, memory: Arc::clone(memory) });
+    nic
 }
 
 /// The addresses of the two NICs.
@@ -140,17 +151,10 @@ impl Pair {
     #[must_use]
     pub fn over(v6: bool, params: NicParams, bytes: usize, channel: Channel, seed: u64) -> Pair {
         let ends = ends(v6);
-        let mut keys = [Key(0); 2];
+        let keys = [0, 1].map(|_| Keys::default().allocate().expect("a first key"));
         let memory = [Buffer::new(bytes), Buffer::new(bytes)];
-        let nics = std::array::from_fn(|n| {
-            let port = PortInfo { mac: ends[n].mac, max_frame: 65_535 };
-            let mut nic = Nic::new(NicParams { seed: seed ^ n as u64, ..params }, &[port]).expect("valid parameters");
-            keys[n] = Keys::default().allocate().expect("a first key");
-            let region =
-                Region { domain: DOMAIN, access: Access { remote_write: true }, iova: IOVA, memory: memory[n].clone() };
-            nic.register(keys[n], region);
-            nic
-        });
+        let nics =
+            std::array::from_fn(|n| nic(NicParams { seed: seed ^ n as u64, ..params }, ends[n], keys[n], &memory[n]));
         Pair {
             nics,
             now: Ns::ZERO,
@@ -158,6 +162,7 @@ impl Pair {
             filter: None,
             memory,
             keys,
+            held_until: [Ns::ZERO; 2],
             completions: [Vec::new(), Vec::new()],
             numbers: Default::default(),
             ends,
@@ -197,6 +202,20 @@ impl Pair {
             self.nics[n].open(spec).expect("the QP opens");
         }
         QpPair { qpn }
+    }
+
+    /// Closes a QP at both ends, and opens it again in the same slots.
+    pub fn reconnect(&mut self, old: &QpPair, psn: u32) -> QpPair {
+        for n in [0, 1] {
+            assert!(self.nics[n].close(self.now, old.qpn[n]), "the QP was open");
+            self.numbers[n].release(old.qpn[n]);
+        }
+        self.connect(psn)
+    }
+
+    /// Replaces a NIC that has no QP yet by one with other parameters.
+    pub fn replace_nic(&mut self, n: usize, params: NicParams) {
+        self.nics[n] = nic(params, self.ends[n], self.keys[n], &self.memory[n]);
     }
 
     /// The address of a NIC.
@@ -249,7 +268,8 @@ impl Pair {
             self.send_all();
             let wakes = self.nics.iter().filter_map(Nic::next_wake).min();
             let frame = self.queue.peek().map(|Reverse(frame)| frame.at);
-            let Some(next) = wakes.into_iter().chain(frame).min() else { break };
+            let held = self.held_until.into_iter().filter(|&until| until > self.now);
+            let Some(next) = wakes.into_iter().chain(frame).chain(held).min() else { break };
             if next > end {
                 break;
             }
@@ -283,7 +303,7 @@ impl Pair {
     fn send_all(&mut self) {
         for from in [0, 1] {
             let mut outbox = Outbox::default();
-            while self.nics[from].transmit(self.now, &mut outbox) > 0 {
+            while self.now >= self.held_until[from] && self.nics[from].transmit(self.now, &mut outbox) > 0 {
                 let frames = std::mem::take(&mut outbox.frames);
                 self.nics[from].sent(self.now, PortId(0), frames.len());
                 for frame in frames {

@@ -10,6 +10,8 @@ pub(super) struct Destination {
     pub(super) address: IpAddr,
     pub(super) spraying: Spraying,
     pub(super) window: Window,
+    /// The last valid round-trip time in ns.
+    pub(super) last_rtt: Option<u64>,
     /// Slots of QPs with something to send again.
     pub(super) resend: VecDeque<u32>,
     /// Slots of QPs with something new to send.
@@ -26,6 +28,7 @@ impl Destination {
             address,
             spraying,
             window,
+            last_rtt: None,
             resend: VecDeque::new(),
             fresh: VecDeque::new(),
             in_round: false,

@@ -472,6 +472,12 @@ impl Nic {
         self.destination_of.get(&remote).map_or(0, |&at| self.destinations[at].window.inflight())
     }
 
+    /// The last valid round-trip time to `remote` in ns.
+    #[must_use]
+    pub fn last_rtt(&self, remote: IpAddr) -> Option<u64> {
+        self.destinations[*self.destination_of.get(&remote)?].last_rtt
+    }
+
     #[inline]
     fn qp_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
         self.qps.get_mut(qpn.slot())?.as_deref_mut().filter(|qp| qp.qpn == qpn)

@@ -309,6 +309,7 @@ impl Nic {
             restore: sack.cc.restore_cwnd,
         };
         let destination = &mut self.destinations[qp.destination];
+        destination.last_rtt = rtt.or(destination.last_rtt);
         destination.window.algorithm().on_sack(now, &signal, inflight);
         match sack.skip {
             Skip::Once if self.params.ecn_skip => destination.spraying.mark(sack.entropy),
