@@ -46,7 +46,15 @@ fn writes_of_every_size_land_byte_for_byte_over_ipv4_and_ipv6() {
 #[test]
 fn writes_land_over_a_channel_that_loses_repeats_reorders_and_corrupts() {
     for seed in 0..20 {
-        let channel = Channel { delay_ns: 5 * US, jitter_ns: 40 * US, loss: 0.05, duplicate: 0.05, corrupt: 0.02 };
+        let channel = Channel {
+            delay_ns: 5 * US,
+            jitter_ns: 40 * US,
+            loss: 0.05,
+            duplicate: 0.05,
+            corrupt: 0.02,
+            mark: 0.1,
+            trim: 0.05,
+        };
         let mut pair = Pair::new(NicParams::default(), 2 << 20, channel, seed);
         write_every_size(&mut pair);
     }
@@ -272,6 +280,23 @@ fn a_wrong_key_or_range_ends_the_qp_with_a_remote_access_error_and_writes_nothin
         assert_eq!(pair.nics[1].stats().drops_by(DropReason::RemoteAccess), 1);
         assert_eq!(pair.nics[0].inflight(pair.address(1)), 0);
     }
+}
+
+#[test]
+fn a_message_that_leaves_its_region_in_a_middle_packet_is_refused_there_and_writes_nothing_beyond() {
+    let mut pair = Pair::new(NicParams::default(), 16 * 1024, Channel::default(), 1);
+    pair.fill(5);
+    let qp = pair.connect(0);
+    // Five packets; the region ends 100 bytes before the second one's end.
+    let mut request = pair.write(0, 0, 0, 16 * 1024);
+    request.remote_va += 16 * 1024 - 2 * 4096 + 100;
+    pair.nics[0].post_write(qp.qpn[0], &request).unwrap();
+    pair.run_for(MS);
+    assert_eq!(pair.completions[0][0].completion.status, Status::RemoteAccess);
+    let mut expected = vec![0; 16 * 1024];
+    expected[8292..12_388].copy_from_slice(&pair.bytes(0, 0, 4096));
+    assert_eq!(pair.bytes(1, 0, 16 * 1024), expected, "the first packet alone");
+    assert_eq!(pair.nics[1].stats().placed.get(), 1);
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl Nic {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
         let signal = SackSignal {
-            new_bytes: newly_received(qp, sack.cc.rcvd_bytes),
+            new_bytes: newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes),
             ecn: sack.skip == Skip::Once,
             rtt,
             penalty: sack.cc.rcv_cwnd_pen,
@@ -422,13 +422,28 @@ fn well_formed(arrival: &Arrival, headers: &WriteHeaders, mss: u32) -> bool {
     }
 }
 
-/// Bytes that the responder newly counts, from its wrapping 24-bit count of 256-byte units.
+/// Bytes that the responder newly counts, from its wrapping 24-bit count of 256-byte units, and the count last `seen`.
 #[inline]
-fn newly_received(qp: &mut Qp, rcvd_bytes: u32) -> u64 {
-    let ahead = Psn::new(rcvd_bytes).distance(Psn::new(qp.rcvd_bytes_seen));
+fn newly_received(seen: &mut u32, rcvd_bytes: u32) -> u64 {
+    // Compared as PSNs are: by signed distance in 24 bits. A SACK that was overtaken counts nothing.
+    let ahead = Psn::new(rcvd_bytes).distance(Psn::new(*seen));
     if ahead <= 0 {
         return 0;
     }
-    qp.rcvd_bytes_seen = rcvd_bytes;
+    *seen = rcvd_bytes;
     ahead as u64 * 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::newly_received;
+
+    #[test]
+    fn received_bytes_count_on_over_the_wrap_of_24_bits_and_never_backwards() {
+        let mut seen = 0xFF_FFFE;
+        assert_eq!(newly_received(&mut seen, 0xFF_FFFE), 0);
+        assert_eq!(newly_received(&mut seen, 1), 3 * 256);
+        assert_eq!(newly_received(&mut seen, 0xFF_FFFF), 0, "overtaken");
+        assert_eq!(newly_received(&mut seen, 2), 256);
+    }
 }
