@@ -2,7 +2,7 @@
 
 use super::transmit::{Answer, Reply};
 use super::{
-    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Outcome, Placement, PortId, Qp, QpState, RxFrame, TIMER_SACK,
+    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Outcome, Placement, PortId, QpState, RxFrame, TIMER_SACK,
     TIMERS_PER_QP,
 };
 use crate::Ns;
