@@ -1,7 +1,7 @@
 //! Replaying captures: a file goes through a `net_pcap` port into a NIC that answers as the responder.
 //!
-//! The file is read twice. The first pass ([`scan`]) is by our own reader: it learns the QPs, and notices what `net_pcap` passes
-//! over in silence. The second ([`drive`]) is by DPDK, on the calling thread; what it handed on is held against the first.
+//! The file is read twice. The first pass (`scan`) is by our own reader: it learns the QPs, and notices what `net_pcap` passes
+//! over in silence. The second (`drive`) is by DPDK, on the calling thread; what it handed on is held against the first.
 
 mod drive;
 mod peers;

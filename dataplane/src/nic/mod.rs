@@ -10,6 +10,7 @@
 
 mod destination;
 mod drop;
+mod events;
 mod frame;
 mod host;
 mod life;
@@ -21,9 +22,11 @@ mod stats;
 mod transmit;
 
 pub use crate::memory::RxFrame;
+pub use crate::path::EvState;
 pub use crate::transport::{Advertised, Completion, Operation, PostError, Status, WriteRequest};
 pub use crate::wire::HEAD_MAX;
 pub use drop::DropReason;
+pub use events::{EVENTS_MAX, EvEvent};
 pub use frame::{PortId, TxBurst};
 pub use host::HostBufferParams;
 pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
@@ -42,6 +45,7 @@ use crate::transport::{
 use crate::wire::{Addressing, Rules, Template, Timestamp, WriteHeaders};
 use core::net::IpAddr;
 use destination::Destination;
+use events::Events;
 use host::HostBuffer;
 use probe::Probes;
 use qp::Qp;
@@ -112,6 +116,7 @@ pub struct Nic {
     accepting: Vec<VecDeque<Accepting>>,
     completions: VecDeque<CompletionEntry>,
     probes: Probes,
+    events: Events,
     host: Option<HostBuffer>,
     /// Packets that responders hold out of order, in all.
     out_of_order: u32,
@@ -127,6 +132,7 @@ struct Outcome<'a> {
     qpn: Qpn,
     destination: &'a mut Destination,
     completions: &'a mut VecDeque<CompletionEntry>,
+    events: &'a mut Events,
     stats: &'a Stats,
 }
 
@@ -150,7 +156,9 @@ impl Observer for Outcome<'_> {
     }
 
     fn timed_out(&mut self, ev: u32) {
-        self.destination.spraying.assume_bad(ev, self.now);
+        if self.destination.spraying.assume_bad(ev, self.now) {
+            self.events.push(self.now, self.destination.address, ev, EvState::AssumedBad);
+        }
     }
 
     fn spurious(&mut self, times: u64) {
@@ -210,6 +218,7 @@ impl Nic {
             accepting: ports.iter().map(|_| VecDeque::with_capacity(2 * TX_BURST)).collect(),
             completions: VecDeque::new(),
             probes: Probes::default(),
+            events: Events::default(),
             host: params.host_buffer.map(HostBuffer::new),
             out_of_order: 0,
             held_immediates: 0,
@@ -362,6 +371,41 @@ impl Nic {
         self.probes.poll()
     }
 
+    /// Takes the oldest event of an entropy value.
+    pub fn poll_event(&mut self) -> Option<EvEvent> {
+        self.events.poll()
+    }
+
+    /// Probes `ev` towards `remote`, on any open QP that can send there; its number, or `None` when there is none.
+    pub fn probe_destination(&mut self, now: Ns, remote: IpAddr, ev: u32) -> Option<u16> {
+        let at = *self.destination_of.get(&remote)?;
+        let ready = |qp: &&Qp| qp.destination == at && qp.state != QpState::Error;
+        let qpn = self.qps.iter().flatten().map(|qp| &**qp).find(ready)?.qpn;
+        self.probe(now, qpn, ev)
+    }
+
+    /// Denies `ev` towards `remote`, or lifts the denial. True when that changed something.
+    pub fn deny(&mut self, now: Ns, remote: IpAddr, ev: u32, denied: bool) -> bool {
+        let Some(&at) = self.destination_of.get(&remote) else { return false };
+        let destination = &mut self.destinations[at];
+        let changed = if denied { destination.spraying.deny(ev) } else { destination.spraying.allow(ev) };
+        if changed {
+            let state = if denied { EvState::Denied } else { EvState::Good };
+            self.events.push(now, remote, ev, state);
+            if !destination.in_round && destination.has_turn() {
+                destination.in_round = true;
+                self.round.push_back(at);
+            }
+        }
+        changed
+    }
+
+    /// The entropy values of the active set towards `remote` and their states, in the order of the rotation.
+    pub fn ev_states(&self, remote: IpAddr) -> impl Iterator<Item = (u32, EvState)> + '_ {
+        let at = self.destination_of.get(&remote);
+        at.into_iter().flat_map(|&at| self.destinations[at].spraying.states())
+    }
+
     /// When the oldest probe that still waits for its answer was asked for.
     #[must_use]
     pub fn oldest_probe(&self) -> Option<Ns> {
@@ -417,6 +461,7 @@ impl Nic {
             qpn,
             destination,
             completions: &mut self.completions,
+            events: &mut self.events,
             stats: &self.stats,
         });
         flush_receives(&mut qp, &mut self.completions, &self.stats);
@@ -566,8 +611,14 @@ impl Nic {
         qp.state = QpState::Error;
         self.stats.qp_errors.add(1);
         let destination = &mut self.destinations[qp.destination];
-        let mut outcome =
-            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        let mut outcome = Outcome {
+            now,
+            qpn: qp.qpn,
+            destination,
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        };
         match fault {
             Some(fault) => qp.requester.fail(fault, &mut outcome),
             None => qp.requester.flush(&mut outcome),
@@ -606,8 +657,14 @@ impl Nic {
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
         qp.timer_at = None;
         let destination = &mut self.destinations[qp.destination];
-        let mut outcome =
-            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        let mut outcome = Outcome {
+            now,
+            qpn: qp.qpn,
+            destination,
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        };
         if let Err(fault) = qp.requester.on_time(now, &mut outcome) {
             self.fail(now, slot, Some(fault));
             return;

@@ -8,6 +8,7 @@ use super::{
 use crate::Ns;
 use crate::congestion::{Congestion, SackSignal};
 use crate::memory::{Key, checksum, read_bytes};
+use crate::path::EvState;
 use crate::transport::{Arrival, Due, Immediate, MPR_UNIT, Psn, SackOrigin, Standing, reflected_rtt};
 use crate::wire::{
     Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, SackFor, Skip, Syndrome,
@@ -275,32 +276,38 @@ impl Nic {
     #[inline]
     fn take_sack(&mut self, now: Ns, slot: usize, packet: &Packet, sack: &Sack) -> Result<(), DropReason> {
         self.stats.rx_sacks.add(1);
+        let probe_rtt = match sack.answers {
+            SackFor::Probe { id } => self.take_probe_answer(now, slot, sack, id)?,
+            SackFor::Packet { .. } => None,
+        };
         let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
-        if qp.state != QpState::Rts {
-            return Err(DropReason::QpState);
+        match qp.state {
+            QpState::Rts => {}
+            // Ready to receive alone: nothing is outstanding, and the answer said all.
+            QpState::Rtr if matches!(sack.answers, SackFor::Probe { .. }) => return Ok(()),
+            QpState::Rtr | QpState::Error => return Err(DropReason::QpState),
         }
         let destination = &mut self.destinations[qp.destination];
         let inflight = destination.window.inflight();
-        let mut outcome =
-            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        let mut outcome = Outcome {
+            now,
+            qpn: qp.qpn,
+            destination,
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        };
         let report = qp.requester.on_sack(now, sack, packet.bth.rtx, &mut outcome);
         if report.beyond_sent {
             return Err(DropReason::AcknowledgesUnsent);
         }
-        let mut rtt = report.rtt;
-        if let SackFor::Probe { id } = sack.answers {
-            rtt = reflected_rtt(now, sack.cc.tx_timestamp);
-            self.stats.rx_probe_answers.add(1);
-            let ev = self.probes.answered(qp.qpn, id, rtt).ok_or(DropReason::UnknownProbe)?;
-            if sack.skip != Skip::Always {
-                self.destinations[qp.destination].spraying.recovered(ev);
-            }
-        } else if report.idle {
+        if report.idle && probe_rtt.is_none() {
             self.stats.idle_acknowledgements.add(1);
         }
         if self.params.transport.dynamic_mpr && sack.mpr > 0 {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
+        let rtt = report.rtt.or(probe_rtt);
         let signal = SackSignal {
             new_bytes: newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes),
             ecn: sack.skip == Skip::Once,
@@ -313,13 +320,30 @@ impl Nic {
         destination.window.algorithm().on_sack(now, &signal, inflight);
         match sack.skip {
             Skip::Once if self.params.ecn_skip => destination.spraying.mark(sack.entropy),
-            Skip::Always => destination.spraying.assume_bad(sack.entropy, now),
+            Skip::Always if destination.spraying.assume_bad(sack.entropy, now) => {
+                self.events.push(now, qp.remote_ip, sack.entropy, EvState::AssumedBad);
+            }
             _ => {}
         }
         self.arm(slot);
         self.wake(slot);
         self.reopen(slot);
         Ok(())
+    }
+
+    /// The answer to a probe: its path is alive, so the value returns to the rotation. Gives the round-trip time, where the clock tells.
+    #[cold]
+    fn take_probe_answer(&mut self, now: Ns, slot: usize, sack: &Sack, id: u16) -> Result<Option<u64>, DropReason> {
+        self.stats.rx_probe_answers.add(1);
+        let Some(qp) = self.qps[slot].as_deref() else { return Err(DropReason::UnknownQp) };
+        let rtt = reflected_rtt(now, sack.cc.tx_timestamp);
+        let ev = self.probes.answered(qp.qpn, id, rtt).ok_or(DropReason::UnknownProbe)?;
+        let destination = &mut self.destinations[qp.destination];
+        destination.last_rtt = rtt.or(destination.last_rtt);
+        if sack.skip != Skip::Always && destination.spraying.recovered(ev) {
+            self.events.push(now, qp.remote_ip, ev, EvState::Good);
+        }
+        Ok(rtt)
     }
 
     #[inline]
@@ -330,8 +354,14 @@ impl Nic {
             return Err(DropReason::QpState);
         }
         let destination = &mut self.destinations[qp.destination];
-        let mut outcome =
-            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        let mut outcome = Outcome {
+            now,
+            qpn: qp.qpn,
+            destination,
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        };
         match qp.requester.on_ack(now, Psn::new(packet.bth.psn), aeth, &mut outcome) {
             Ok(report) if report.beyond_sent => return Err(DropReason::AcknowledgesUnsent),
             Ok(report) => {
@@ -358,8 +388,14 @@ impl Nic {
         if nack.reason == NackReason::Trimmed as u8 {
             destination.spraying.mark(nack.entropy);
         }
-        let mut outcome =
-            Outcome { now, qpn: qp.qpn, destination, completions: &mut self.completions, stats: &self.stats };
+        let mut outcome = Outcome {
+            now,
+            qpn: qp.qpn,
+            destination,
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        };
         match qp.requester.on_nack(now, Psn::new(nack.nack_psn), nack.reason, &mut outcome) {
             Ok(true) => {
                 self.arm(slot);

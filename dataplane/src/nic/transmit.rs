@@ -138,9 +138,9 @@ impl Nic {
     }
 
     /// Sends a reliability probe of `ev` on a QP: it uses no PSN, and its answer ([`Nic::poll_probe`]) tells that the path is alive, and its
-    /// round-trip time. Returns the probe's number, or `None` when the QP cannot send or the control queue is full.
+    /// round-trip time. Returns the probe's number, or `None` when the QP has ended or the control queue is full.
     pub fn probe(&mut self, now: Ns, qpn: Qpn, ev: u32) -> Option<u16> {
-        self.qp(qpn).filter(|qp| qp.state == QpState::Rts)?;
+        self.qp(qpn).filter(|qp| qp.state != QpState::Error)?;
         if self.control.len() >= CONTROL_QUEUE_MAX {
             return None;
         }
@@ -174,10 +174,10 @@ impl Nic {
         // The slot comes first: a SACK that finds no room must not count as sent.
         let len = qp.template.frame_len(reply.answer.ext_len(), 0);
         let Some(frame) = out.slot(qp.port, len) else { return false };
-        let mut ev = reply.ev;
-        if matches!(reply.answer, Answer::Ack | Answer::Nak(_)) {
-            ev = self.destinations[qp.destination].spraying.pick(now);
-        }
+        // A cumulative ACK takes a path of this NIC's own choice, while the controller leaves it one.
+        let own = matches!(reply.answer, Answer::Ack | Answer::Nak(_));
+        let picked = if own { self.destinations[qp.destination].spraying.pick(now) } else { None };
+        let ev = picked.unwrap_or(reply.ev);
         let (opcode, psn, mut ext) = compose(qp, reply, now, self.params.transport.service_time, &self.stats);
         if let (Ext::Sack(sack), Some(host)) = (&mut ext, &self.host) {
             (sack.cc.rcv_cwnd_pen, sack.cc.restore_cwnd) = host.penalty(now);
@@ -272,7 +272,8 @@ impl Nic {
             },
         };
         let again = packet.is_retransmission();
-        let ev = destination.spraying.pick(now);
+        // Every value is denied: nothing is sent until the controller allows one.
+        let Some(ev) = destination.spraying.pick(now) else { return Turn::Over };
         let marks = Marks { ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
         let bth = Bth {
             ack_request: packet.ack_request,

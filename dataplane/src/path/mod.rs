@@ -2,4 +2,4 @@
 
 mod spraying;
 
-pub use spraying::{ENTROPY_MASK_BITS_MAX, Spraying, SprayingError, SprayingParams};
+pub use spraying::{ENTROPY_MASK_BITS_MAX, EvState, Spraying, SprayingError, SprayingParams};
