@@ -2,5 +2,6 @@
 
 pub mod bench;
 pub mod cli;
+pub mod controller;
 pub mod records;
 pub mod replay;

@@ -400,6 +400,15 @@ impl Nic {
         changed
     }
 
+    /// Tells again, as events, every value that is not good.
+    pub fn report_states(&mut self, now: Ns) {
+        for destination in self.destinations.iter().filter(|destination| destination.qps > 0) {
+            for (ev, state) in destination.spraying.states().filter(|(_, state)| *state != EvState::Good) {
+                self.events.push(now, destination.address, ev, state);
+            }
+        }
+    }
+
     /// The entropy values of the active set towards `remote` and their states, in the order of the rotation.
     pub fn ev_states(&self, remote: IpAddr) -> impl Iterator<Item = (u32, EvState)> + '_ {
         let at = self.destination_of.get(&remote);

@@ -1,0 +1,163 @@
+//! Rings between the control thread and a worker: neither side ever waits for the other.
+
+use super::{Command, Event};
+use crossbeam::queue::ArrayQueue;
+use dataplane::Ns;
+use dataplane::nic::Nic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::Thread;
+
+/// Commands and events that a ring holds.
+const RING: usize = 256;
+/// What one turn of a worker takes or gives at most.
+const BATCH: usize = 32;
+
+/// How often a ring was full; what did not fit waited and went later.
+#[derive(Debug, Default)]
+pub struct LinkStats {
+    /// Commands that waited at the control thread.
+    pub commands_waited: AtomicU64,
+    /// Times that a worker's events waited.
+    pub events_waited: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    commands: ArrayQueue<Command>,
+    events: ArrayQueue<Event>,
+    stats: LinkStats,
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct WorkerEnd {
+    shared: Arc<Shared>,
+    control: Option<Thread>,
+    /// An event that found no room.
+    waiting: Option<Event>,
+}
+
+/// The control thread's end.
+#[derive(Clone, Debug)]
+pub struct ControlEnd {
+    shared: Arc<Shared>,
+}
+
+/// Joins a worker and the control thread. `control` is woken when there is something to hear; without one it has to look.
+#[must_use]
+pub fn link(control: Option<Thread>) -> (WorkerEnd, ControlEnd) {
+    let shared = Arc::new(Shared {
+        commands: ArrayQueue::new(RING),
+        events: ArrayQueue::new(RING),
+        stats: LinkStats::default(),
+    });
+    (WorkerEnd { shared: Arc::clone(&shared), control, waiting: None }, ControlEnd { shared })
+}
+
+impl WorkerEnd {
+    /// Carries out what the control thread asks, and tells it what happened. True when there was anything.
+    #[inline]
+    pub fn exchange(&mut self, now: Ns, nic: &mut Nic) -> bool {
+        let mut did = false;
+        for _ in 0..BATCH {
+            let Some(command) = self.shared.commands.pop() else { break };
+            did = true;
+            if let Some(event) = carry_out(now, nic, command) {
+                self.waiting = self.waiting.or(Some(event));
+            }
+        }
+        did | self.tell(nic)
+    }
+
+    #[inline]
+    fn tell(&mut self, nic: &mut Nic) -> bool {
+        let mut told = false;
+        for _ in 0..BATCH {
+            let next = self.waiting.take().or_else(|| nic.poll_event().map(Event::Ev));
+            let Some(event) = next else { break };
+            if let Err(event) = self.shared.events.push(event) {
+                self.shared.stats.events_waited.fetch_add(1, Relaxed);
+                self.waiting = Some(event);
+                break;
+            }
+            told = true;
+        }
+        if told && let Some(control) = &self.control {
+            control.unpark();
+        }
+        told
+    }
+}
+
+/// Does what a command says; an event where the answer is not one of the engine's own.
+pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Event> {
+    match command {
+        Command::Probe { destination, ev } => {
+            nic.probe_destination(now, destination, ev).is_none().then_some(Event::Gone(destination))
+        }
+        Command::Deny { destination, ev, denied } => {
+            nic.deny(now, destination, ev, denied);
+            None
+        }
+        Command::Report => {
+            nic.report_states(now);
+            None
+        }
+    }
+}
+
+impl ControlEnd {
+    /// Takes the oldest event.
+    pub fn poll(&self) -> Option<Event> {
+        self.shared.events.pop()
+    }
+
+    /// Asks the worker for something; the command comes back when the ring is full.
+    ///
+    /// # Errors
+    /// The command, to be tried again.
+    pub fn ask(&self, command: Command) -> Result<(), Command> {
+        self.shared.commands.push(command).inspect_err(|_| {
+            self.shared.stats.commands_waited.fetch_add(1, Relaxed);
+        })
+    }
+
+    /// How often either ring was full.
+    #[must_use]
+    pub fn stats(&self) -> &LinkStats {
+        &self.shared.stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dataplane::nic::{NicParams, PortInfo};
+    use dataplane::wire::MacAddr;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn a_full_ring_gives_the_command_back_and_counts_it() {
+        let (_worker, control) = link(None);
+        for ev in 0..RING as u32 {
+            control.ask(Command::Probe { destination: PEER, ev }).unwrap();
+        }
+        let one_more = Command::Probe { destination: PEER, ev: 9 };
+        assert_eq!(control.ask(one_more), Err(one_more));
+        assert_eq!(control.stats().commands_waited.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn a_probe_to_a_destination_without_a_qp_is_answered_by_its_going() {
+        let port = PortInfo { mac: MacAddr::default(), max_frame: 9000 };
+        let mut nic = Nic::new(NicParams::default(), &[port]).unwrap();
+        let (mut worker, control) = link(None);
+        control.ask(Command::Probe { destination: PEER, ev: 256 }).unwrap();
+        assert!(worker.exchange(Ns::ZERO, &mut nic));
+        assert_eq!(control.poll(), Some(Event::Gone(PEER)));
+        assert!(!worker.exchange(Ns::ZERO, &mut nic));
+    }
+}
