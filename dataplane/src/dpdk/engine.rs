@@ -29,6 +29,11 @@ impl Engine for Nic {
     }
 
     #[inline]
+    fn replies_wait(&self) -> bool {
+        Nic::replies_wait(self)
+    }
+
+    #[inline]
     fn sent(&mut self, now: Ns, port: PortId, frames: usize) {
         Nic::sent(self, now, port, frames);
     }

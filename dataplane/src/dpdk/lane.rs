@@ -33,6 +33,11 @@ pub trait Engine: Send {
     /// Commits frames, a burst at most, until there is none or a port is full; how many.
     fn transmit(&mut self, now: Ns, out: &mut TxPorts) -> usize;
 
+    /// Are there replies that the last burst had no room for?
+    fn replies_wait(&self) -> bool {
+        false
+    }
+
     /// The port accepted `frames` more of what was committed, in order.
     fn sent(&mut self, now: Ns, port: PortId, frames: usize);
 
@@ -221,7 +226,8 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
                 engine.sent(now, port, frames);
                 sent += frames;
             });
-            if written < super::BURST {
+            // Data waits for the next turn: a burst of it takes long enough for acknowledgements to come in.
+            if written < super::BURST || !engine.replies_wait() {
                 break;
             }
         }

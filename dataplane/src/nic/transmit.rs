@@ -137,6 +137,13 @@ impl Nic {
         written
     }
 
+    /// Are there replies that wait for the port?
+    #[inline]
+    #[must_use]
+    pub fn replies_wait(&self) -> bool {
+        !self.control.is_empty()
+    }
+
     /// Sends a reliability probe of `ev` on a QP: it uses no PSN, and its answer ([`Nic::poll_probe`]) tells that the path is alive, and its
     /// round-trip time. Returns the probe's number, or `None` when the QP has ended or the control queue is full.
     pub fn probe(&mut self, now: Ns, qpn: Qpn, ev: u32) -> Option<u16> {
