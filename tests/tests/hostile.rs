@@ -111,7 +111,7 @@ fn a_packet_of_another_peer_number_or_address_reaches_no_qp() {
     };
     assert_eq!(send(&mut pair, 0x0F_FFFF), Err(DropReason::UnknownQp));
     assert_eq!(send(&mut pair, qp.qpn[1].get() ^ 0x01_0000), Err(DropReason::OldQpGeneration));
-    assert_eq!(send(&mut pair, 2), Err(DropReason::EndpointOperation));
+    assert_eq!(send(&mut pair, 2), Err(DropReason::EndpointOperation), "a Write to the number of endpoint operations");
     // From NIC 1's own address: it is not the peer.
     let bytes = frame(&pair, 1, 4, Bth::new(Opcode::WriteOnly, other.qpn[1].get(), 100), &ext, &[9; 4]);
     assert_eq!(receive(&mut pair, &bytes), Err(DropReason::WrongSource));

@@ -88,7 +88,9 @@ reasons! {
     TrimmedControl = "trimmed_control", "trimmed, and no data packet";
     /// An acknowledgement of packets that were never sent.
     AcknowledgesUnsent = "acknowledges_unsent", "acknowledges what was never sent";
-    /// An endpoint operation, which this NIC does not take part in.
+    /// More endpoint requests than are answered.
+    EndpointRate = "endpoint_rate", "more endpoint requests than are answered";
+    /// An endpoint operation that this NIC takes no part in, or one that is no packet of its kind.
     EndpointOperation = "endpoint_operation", "an endpoint operation, which is not answered";
 }
 

@@ -10,6 +10,7 @@
 
 mod destination;
 mod drop;
+mod endpoint;
 mod events;
 mod frame;
 mod host;
@@ -26,6 +27,7 @@ pub use crate::path::EvState;
 pub use crate::transport::{Advertised, Completion, Operation, PostError, Status, WriteRequest};
 pub use crate::wire::HEAD_MAX;
 pub use drop::DropReason;
+pub use endpoint::{ENDPOINT_QUEUE_MAX, EvProbeAnswer};
 pub use events::{EVENTS_MAX, EvEvent};
 pub use frame::{PortId, TxBurst};
 pub use host::HostBufferParams;
@@ -45,6 +47,7 @@ use crate::transport::{
 use crate::wire::{Addressing, Rules, Template, Timestamp, WriteHeaders};
 use core::net::IpAddr;
 use destination::Destination;
+use endpoint::Endpoints;
 use events::Events;
 use host::HostBuffer;
 use probe::Probes;
@@ -117,6 +120,7 @@ pub struct Nic {
     completions: VecDeque<CompletionEntry>,
     probes: Probes,
     events: Events,
+    endpoints: Endpoints,
     host: Option<HostBuffer>,
     /// Packets that responders hold out of order, in all.
     out_of_order: u32,
@@ -219,6 +223,7 @@ impl Nic {
             completions: VecDeque::new(),
             probes: Probes::default(),
             events: Events::default(),
+            endpoints: Endpoints::default(),
             host: params.host_buffer.map(HostBuffer::new),
             out_of_order: 0,
             held_immediates: 0,

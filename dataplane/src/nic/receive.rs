@@ -28,7 +28,7 @@ impl Nic {
         debug_assert!(usize::from(port.0) < self.ports.len());
         self.stats.rx_frames.add(1);
         self.stats.rx_bytes.add(frame.len() as u64);
-        let taken = self.take(now, frame);
+        let taken = self.take(now, port, frame);
         if let Err(reason) = taken {
             self.stats.dropped(reason);
         }
@@ -36,7 +36,7 @@ impl Nic {
     }
 
     #[inline]
-    fn take<F: RxFrame>(&mut self, now: Ns, frame: &F) -> Result<(), DropReason> {
+    fn take<F: RxFrame>(&mut self, now: Ns, port: PortId, frame: &F) -> Result<(), DropReason> {
         let packet = parse(frame.head(), frame.len(), &self.rules)?;
         if packet.trim != Trim::Whole {
             return self.take_trimmed(now, &packet);
@@ -45,7 +45,7 @@ impl Nic {
             return Err(DropReason::Wire(Refusal::BadIcrc));
         }
         if packet.bth.dqp == ENDPOINT_QPN {
-            return Err(DropReason::EndpointOperation);
+            return self.take_endpoint(now, port, &packet);
         }
         let slot = self.find(&packet)?;
         match &packet.ext {

@@ -82,6 +82,8 @@ counters! {
     tx_nacks,
     /// NACKs received.
     rx_nacks,
+    /// Endpoint requests and responses sent.
+    tx_endpoint,
     /// Probes sent.
     tx_probes,
     /// Probes received.

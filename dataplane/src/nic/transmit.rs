@@ -118,6 +118,12 @@ impl Nic {
             self.control.pop_front();
             written += 1;
         }
+        while written < TX_BURST && !self.endpoints.is_empty() {
+            if !self.write_endpoint(now, out) {
+                return written;
+            }
+            written += 1;
+        }
         while written < TX_BURST
             && let Some(&at) = self.round.front()
         {
@@ -206,7 +212,7 @@ impl Nic {
     }
 
     #[inline]
-    fn count_frame(&mut self, len: usize, port: PortId, accepting: Accepting) {
+    pub(super) fn count_frame(&mut self, len: usize, port: PortId, accepting: Accepting) {
         self.stats.tx_frames.add(1);
         self.stats.tx_bytes.add(len as u64);
         if let Some(queue) = self.accepting.get_mut(usize::from(port.0)) {
