@@ -125,6 +125,8 @@ fn nic(options: &Options, rules: &Rules, scan: &Scan, port: &Port) -> Result<(Ni
     let params = NicParams {
         transport: TransportParams { max_psn_range: options.window, ..TransportParams::default() },
         udp_port: scan.udp_port.unwrap_or(UDP_PORT),
+        // They are limited in rate, so that what a replay answers would depend on its speed.
+        endpoint_operations: false,
         ..NicParams::default()
     };
     let info = PortInfo { mac: MacAddr(port.mac()), max_frame: port.max_frame() };

@@ -116,6 +116,7 @@ impl Nic {
     #[cold]
     pub(super) fn take_endpoint(&mut self, now: Ns, port: PortId, packet: &Packet) -> Result<(), DropReason> {
         match &packet.ext {
+            _ if !self.params.endpoint_operations => Err(DropReason::EndpointOperation),
             Ext::EndpointRequest(request) if request.op == EndpointOp::EvProbe => {
                 self.answer_ev_probe(now, port, packet, request)
             }

@@ -43,6 +43,8 @@ pub struct NicParams {
     pub distinct_retransmit_dscp: bool,
     /// A SACK's SKIP_ONCE passes the EV over once.
     pub ecn_skip: bool,
+    /// The NIC takes part in endpoint operations: it answers EV probes, and hears the answers to its own.
+    pub endpoint_operations: bool,
     /// Packets that the NIC's responders hold out of order in all; one more is refused for want of a bitmap.
     pub out_of_order_limit: u32,
     /// Immediates that the NIC's responders keep in all for messages before theirs; one more is refused for want of a resource.
@@ -70,6 +72,7 @@ impl Default for NicParams {
             trimming: true,
             distinct_retransmit_dscp: true,
             ecn_skip: true,
+            endpoint_operations: true,
             out_of_order_limit: u32::MAX,
             held_immediates_limit: u32::MAX,
             host_buffer: None,
