@@ -12,7 +12,7 @@ pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::cli::Error;
 use app::{Command, Mailbox, Measured};
-use dataplane::dpdk::{Eal, PortSpec};
+use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, PortSpec};
 use setup::Running;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub struct Options {
     pub workers: Option<usize>,
     /// A core for each worker; workers may share one.
     pub cores: Option<Vec<usize>>,
-    /// Share of received frames that are lost on purpose, 0 to 1.
-    pub loss: f64,
+    /// What is done to received frames on purpose, on both NICs. Their seed is made from the other.
+    pub impairments: Impairments,
     /// Seed of all that is random.
     pub seed: u64,
     /// Registered memory of each side in bytes.
@@ -157,7 +157,8 @@ fn finish(
     }
     workers.stop();
     let lanes = workers.join()?;
-    let injected_losses = lanes.iter().flatten().map(|lane| lane.stats().impaired.get()).sum();
+    let injected =
+        |of: fn(&LaneStats) -> &Counter| lanes.iter().flatten().map(|lane| of(&lane.stats()).get()).sum::<u64>();
     let mut drops = std::collections::BTreeMap::new();
     for (reason, count) in stats.iter().flatten().flat_map(|stats| stats.drop_reasons()) {
         *drops.entry(reason.name()).or_insert(0) += count;
@@ -181,7 +182,10 @@ fn finish(
         mss,
         qps: options.qps,
         drops,
-        injected_losses,
+        injected_losses: injected(|stats| &stats.injected_losses),
+        injected_duplicates: injected(|stats| &stats.injected_duplicates),
+        injected_reorders: injected(|stats| &stats.injected_reorders),
+        injected_trims: injected(|stats| &stats.injected_trims),
         notes,
     })
 }

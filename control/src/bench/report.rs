@@ -31,6 +31,12 @@ pub struct Report {
     pub drops: BTreeMap<&'static str, u64>,
     /// Received frames that `--loss` took away.
     pub injected_losses: u64,
+    /// Received frames that `--duplicate` made two of.
+    pub injected_duplicates: u64,
+    /// Received frames that `--reorder` held back.
+    pub injected_reorders: u64,
+    /// Received frames that `--trim` cut down to their headers.
+    pub injected_trims: u64,
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -202,8 +208,15 @@ impl Report {
             let (received, sent) = (grouped(port.ipackets), grouped(port.opackets));
             writeln!(out, "port {}: {sent} packets sent, {received} received", port.name)?;
         }
-        if self.injected_losses > 0 {
-            writeln!(out, "lost on purpose: {} received frames", grouped(self.injected_losses))?;
+        for (what, count) in [
+            ("lost", self.injected_losses),
+            ("duplicated", self.injected_duplicates),
+            ("held back", self.injected_reorders),
+            ("trimmed", self.injected_trims),
+        ] {
+            if count > 0 {
+                writeln!(out, "{what} on purpose: {} received frames", grouped(count))?;
+            }
         }
         for (reason, count) in &self.drops {
             writeln!(out, "dropped: {} {reason}", grouped(*count))?;

@@ -4,7 +4,7 @@ use super::app::{Bench, Mailbox, Peer, Requester};
 use super::null::Acknowledger;
 use super::{Error, Link, Options};
 use dataplane::dpdk::{
-    Clock, Eal, EalOptions, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
+    Clock, Eal, EalOptions, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
 };
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
@@ -206,10 +206,10 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     }
     let stats_of = |side: &Side| side.nics.iter().map(|nic| Arc::clone(nic.stats())).collect::<Vec<_>>();
     let stats = [stats_of(&a), b.as_ref().map(stats_of).unwrap_or_default()];
-    let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0);
+    let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(b) = b {
         let idle = b.nics.iter().map(|_| Bench::Responder).collect();
-        lanes.extend(self::lanes(&mut ports[1], b.nics, idle, options, 1));
+        lanes.extend(self::lanes(&mut ports[1], b.nics, idle, options, 1)?);
     }
     let worker_count = cores.len();
     let workers = if worker_count == 1 {
@@ -285,12 +285,19 @@ fn reply_template(from: Endpoint, to: Endpoint) -> Result<Template, Error> {
 }
 
 /// A lane for each engine of a NIC, over its own queue of the port.
-fn lanes(port: &mut Port, nics: Vec<Nic>, apps: Vec<Bench>, options: &Options, n: u64) -> Vec<Lane<Nic, Bench>> {
+fn lanes(
+    port: &mut Port,
+    nics: Vec<Nic>,
+    apps: Vec<Bench>,
+    options: &Options,
+    n: u64,
+) -> Result<Vec<Lane<Nic, Bench>>, Error> {
     let steering = Steering::new([&*port], nics.len(), STEERING_FRAMES);
     let lanes = nics.into_iter().zip(apps).enumerate().map(|(k, (nic, app))| {
         let queue: Queue = port.take_queue(k as u16).expect("a queue for each worker");
         let seed = options.seed.wrapping_mul(31).wrapping_add(2 * k as u64 + n);
-        Lane::new(nic, app, vec![queue]).with_steering(Arc::clone(&steering), k).with_loss(options.loss, seed)
+        let lane = Lane::new(nic, app, vec![queue]).with_steering(Arc::clone(&steering), k);
+        lane.with_impairments(&Impairments { seed, ..options.impairments }).map_err(|e| Error::Usage(e.to_string()))
     });
     lanes.collect()
 }

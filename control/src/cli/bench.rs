@@ -4,7 +4,7 @@ use super::Error;
 use super::output::standard_output;
 use crate::bench::{self, Link, Options, Watcher};
 use bytesize::ByteSize;
-use dataplane::dpdk::PortSpec;
+use dataplane::dpdk::{Impairments, PortSpec};
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -41,9 +41,18 @@ pub(super) struct Args {
     /// A core for each worker, such as 0,1; workers may share one
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Option<Vec<usize>>,
-    /// Share of received frames to lose on purpose, 0 to 1
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    /// Share of received frames to lose on purpose, 0 to 1, on both NICs
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     loss: f64,
+    /// Share of received frames that come twice
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    duplicate: f64,
+    /// Share of received frames that later ones overtake
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    reorder: f64,
+    /// Share of received frames that are trimmed, as by a switch, if they are data
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    trim: f64,
     /// Seed of all that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -77,12 +86,15 @@ impl Args {
         if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
             return usage(format!("--seconds {}: give more than 0 and at most 86400", self.seconds));
         }
-        if !(0.0..1.0).contains(&self.loss) {
-            return usage(format!(
-                "--loss {}: a share from 0 to less than 1; 0.05 loses one frame in twenty",
-                self.loss
-            ));
-        }
+        let impairments = Impairments {
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            trim: self.trim,
+            ..Impairments::default()
+        };
+        // What is wrong is named as the option is.
+        impairments.validate().map_err(|e| Error::Usage(format!("--{e}")))?;
         if self.depth == 0 || self.depth > SEND_QUEUE_MAX {
             return usage(format!("--depth {}: give 1 to {SEND_QUEUE_MAX}", self.depth));
         }
@@ -90,8 +102,10 @@ impl Args {
             return usage("--qps 0: at least one QP is needed".into());
         }
         let link = self.link()?;
-        if matches!(link, Link::Null(_)) && (self.qps != 1 || self.loss > 0.0) {
-            return usage("net_null has no other end: --qps and --loss do not go with it".into());
+        if matches!(link, Link::Null(_)) && (self.qps != 1 || !impairments.is_none()) {
+            return usage(
+                "net_null has no other end: --qps, --loss, --duplicate, --reorder and --trim do not go with it".into(),
+            );
         }
         Ok(Options {
             sizes: self.sizes.clone(),
@@ -101,7 +115,7 @@ impl Args {
             link,
             workers: self.workers,
             cores: self.cores.clone(),
-            loss: self.loss,
+            impairments,
             seed: self.seed,
             memory: self.memory,
             mss: self.mss,
