@@ -5,6 +5,7 @@
 mod app;
 mod null;
 mod pattern;
+mod receiver;
 mod report;
 mod setup;
 
@@ -35,9 +36,32 @@ pub enum Link {
     Ports(PortSpec, PortSpec),
 }
 
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Op {
+    /// A Write: the target's application hears nothing
+    Write,
+    /// A Write with Immediate: it completes a receive of the target's application
+    #[value(name = "write_imm")]
+    WriteImm,
+}
+
+impl Op {
+    /// The name that options and JSON use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Write => "write",
+            Op::WriteImm => "write_imm",
+        }
+    }
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What each message is.
+    pub op: Op,
     /// Message sizes in bytes, in this order.
     pub sizes: Vec<usize>,
     /// Time to send at each size.
@@ -83,7 +107,7 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn W
     for (index, &size) in options.sizes.iter().enumerate() {
         let measured =
             measure(&running, options, size, interrupted, &mut |share| watcher.progress(index, size, share))?;
-        let result = SizeResult::of(size, &measured);
+        let result = SizeResult::of(options.op, size, &measured);
         let failed = result.fault.is_some();
         results.push(result);
         if failed {

@@ -1,5 +1,6 @@
 //! What a bench found: JSON and a table.
 
+use super::Op;
 use super::app::Measured;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -45,7 +46,7 @@ pub struct Report {
 /// What was measured at one size.
 #[derive(Debug, Serialize)]
 pub struct SizeResult {
-    /// Operation.
+    /// What each message was, as [`Op::name`] has it.
     pub op: &'static str,
     /// Bytes of a message.
     pub size: usize,
@@ -102,7 +103,7 @@ pub struct PortCounters {
 
 impl SizeResult {
     /// Adds up what the requesters measured at one size; they worked at the same time.
-    pub(super) fn of(size: usize, measured: &[Measured]) -> SizeResult {
+    pub(super) fn of(op: Op, size: usize, measured: &[Measured]) -> SizeResult {
         let gained = |name: &str| measured.iter().filter_map(|m| m.gained.get(name)).sum();
         let sum = |of: fn(&Measured) -> u64| measured.iter().map(of).sum::<u64>();
         let seconds = measured.iter().map(|m| m.sending_ns).max().unwrap_or(0) as f64 / 1e9;
@@ -118,7 +119,7 @@ impl SizeResult {
         }
         let quantile = |q: f64| latency.as_ref().map_or(0.0, |l| l.value_at_quantile(q) as f64 / 1e3);
         SizeResult {
-            op: "write",
+            op: op.name(),
             size,
             seconds,
             messages: sum(|m| m.messages),

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::output::standard_output;
-use crate::bench::{self, Link, Options, Watcher};
+use crate::bench::{self, Link, Op, Options, Watcher};
 use bytesize::ByteSize;
 use dataplane::dpdk::{Impairments, PortSpec};
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Without options the two NICs are joined by DPDK's net_ring in this process: no hardware, no root and no hugepages are needed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// What each message is
+    #[arg(long, value_enum, value_name = "OP", default_value_t = Op::Write)]
+    op: Op,
     /// Message sizes, such as 64, 4KiB or 1MiB
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,512,4096,65536,1048576", value_parser = size)]
     sizes: Vec<usize>,
@@ -107,7 +110,11 @@ impl Args {
                 "net_null has no other end: --qps, --loss, --duplicate, --reorder and --trim do not go with it".into(),
             );
         }
+        if matches!(link, Link::Null(_)) && self.op != Op::Write {
+            return usage(format!("net_null has no other end: --op {} does not go with it", self.op.name()));
+        }
         Ok(Options {
+            op: self.op,
             sizes: self.sizes.clone(),
             duration: Duration::from_secs_f64(self.seconds),
             qps: self.qps,
@@ -197,7 +204,7 @@ fn verdict(options: &Options, report: &bench::Report) -> Result<(), Error> {
     for result in &report.results {
         let why = match &result.fault {
             Some(fault) => fault.clone(),
-            None if result.errors > 0 => format!("{} Writes failed", result.errors),
+            None if result.errors > 0 => format!("{} messages failed", result.errors),
             None if !result.verified && !null => "the target does not hold what was written".into(),
             None => continue,
         };
