@@ -86,60 +86,84 @@ fn injected(report: &Value) -> [u64; 4] {
     INJECTED.map(|(_, counter)| report[counter].as_u64().unwrap())
 }
 
-#[test]
-fn writes_with_immediate_complete_receives_in_order_and_every_byte_arrives() {
-    for workers in ["1", "2"] {
-        let args = ["--op", "write_imm", "--workers", workers, "--seconds", "0.1", "--sizes", "0,64,4097,65536"];
-        let report = json(&args);
-        for result in results(&report) {
-            assert_eq!(result["op"], "write_imm");
-            assert_eq!((&result["verified"], &result["errors"]), (&true.into(), &0.into()), "{result}");
-            assert!(result["messages"].as_u64().unwrap() > 0);
-        }
-        assert_eq!(injected(&report), [0; 4]);
-        assert_eq!(report["drops"].as_object().unwrap().len(), 0);
-    }
-}
-
-#[test]
-fn writes_with_immediate_are_verified_under_each_impairment_alone() {
-    for (i, (option, _)) in INJECTED.into_iter().enumerate() {
-        let args = ["--op", "write_imm", "--seconds", "0.1", "--sizes", "64,20000", option, "0.05"];
-        let report = json(&args);
-        assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{option}: {report}");
-        for (j, count) in injected(&report).into_iter().enumerate() {
-            assert_eq!(count > 0, i == j, "{option}: {report}");
-        }
-    }
-}
-
-#[test]
-fn several_qps_are_verified_under_all_impairments_at_once() {
-    for op in ["write", "write_imm"] {
-        for workers in ["1", "2"] {
-            let mut args =
-                vec!["--op", op, "--workers", workers, "--qps", "5", "--seconds", "0.1", "--sizes", "64,20000"];
-            args.extend(INJECTED.into_iter().flat_map(|(option, _)| [option, "0.02"]));
-            let report = json(&args);
-            assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{args:?}: {report}");
-            assert!(injected(&report).iter().all(|&count| count > 0), "{args:?}: {report}");
-            assert!(sum(&report, "retransmits") > 0);
-            // Trimmed packets are the one thing that an engine may refuse.
-            let drops = report["drops"].as_object().unwrap();
-            assert_eq!(drops.keys().collect::<Vec<_>>(), ["trimmed"]);
-            assert_eq!(report["drops"]["trimmed"], report["injected_trims"]);
-        }
-    }
-}
-
-#[test]
-fn frames_that_another_worker_handed_over_are_impaired_too() {
-    let mut args = vec!["--workers", "4", "--cores", "0,0,0,0", "--op", "write_imm", "--qps", "3", "--seconds", "0.1"];
-    args.extend(["--sizes", "1000"]);
+/// All impairments at once, beside `args`.
+fn all_impaired(args: &[&'static str]) -> Value {
+    let mut args = args.to_vec();
     args.extend(INJECTED.into_iter().flat_map(|(option, _)| [option, "0.02"]));
     let report = json(&args);
     assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{report}");
     assert!(injected(&report).iter().all(|&count| count > 0), "{report}");
+    // Trimmed packets are the one thing that an engine refuses.
+    let drops = report["drops"].as_object().unwrap();
+    assert_eq!(drops.keys().collect::<Vec<_>>(), ["trimmed"]);
+    assert_eq!(report["drops"]["trimmed"], report["injected_trims"]);
+    report
+}
+
+/// One impairment, with Writes with Immediate.
+fn one_impaired(at: usize) {
+    let option = INJECTED[at].0;
+    let report = json(&["--op", "write_imm", "--seconds", "0.1", "--sizes", "64,20000", option, "0.05"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{report}");
+    for (i, count) in injected(&report).into_iter().enumerate() {
+        assert_eq!(count > 0, i == at, "{report}");
+    }
+}
+
+#[test]
+fn writes_with_immediate_complete_receives_in_order_and_every_byte_arrives() {
+    let report = json(&["--op", "write_imm", "--seconds", "0.1", "--sizes", "0,64,4097,65536"]);
+    for result in results(&report) {
+        assert_eq!(result["op"], "write_imm");
+        assert_eq!((&result["verified"], &result["errors"]), (&true.into(), &0.into()), "{result}");
+        assert!(result["messages"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(injected(&report), [0; 4]);
+    assert_eq!(report["drops"].as_object().unwrap().len(), 0);
+}
+
+#[test]
+fn writes_with_immediate_survive_losses() {
+    one_impaired(0);
+}
+
+#[test]
+fn writes_with_immediate_survive_duplicates() {
+    one_impaired(1);
+}
+
+#[test]
+fn writes_with_immediate_survive_reordering() {
+    one_impaired(2);
+}
+
+#[test]
+fn writes_with_immediate_survive_trimming() {
+    one_impaired(3);
+}
+
+#[test]
+fn several_qps_write_through_all_impairments_at_once_with_two_workers() {
+    let report = all_impaired(&["--qps", "5", "--workers", "2", "--seconds", "0.1", "--sizes", "64,20000"]);
+    assert!(sum(&report, "retransmits") > 0);
+}
+
+#[test]
+fn several_qps_write_with_immediate_through_all_impairments_at_once_with_two_workers() {
+    let args = ["--op", "write_imm", "--qps", "5", "--workers", "2", "--seconds", "0.1", "--sizes", "64,20000"];
+    assert!(sum(&all_impaired(&args), "retransmits") > 0);
+}
+
+#[test]
+fn several_qps_write_with_immediate_through_all_impairments_at_once_with_one_worker() {
+    let args = ["--op", "write_imm", "--qps", "5", "--workers", "1", "--seconds", "0.1", "--sizes", "64,20000"];
+    assert!(sum(&all_impaired(&args), "retransmits") > 0);
+}
+
+#[test]
+fn frames_that_another_worker_handed_over_are_impaired_too() {
+    let workers = ["--workers", "4", "--cores", "0,0,0,0"];
+    all_impaired(&[&workers[..], &["--op", "write_imm", "--qps", "3", "--seconds", "0.1", "--sizes", "1000"]].concat());
 }
 
 #[test]
@@ -267,15 +291,6 @@ fn wrong_arguments_are_named_with_the_way_out() {
         (&["--sizes", "2GiB"], "1 GiB"),
         (&["--seconds", "0"], "--seconds"),
         (&["--loss", "1"], "--loss"),
-        (&["--loss", "-0.1"], "--loss"),
-        (&["--duplicate", "1.5"], "--duplicate"),
-        (&["--reorder", "nan"], "--reorder"),
-        (&["--trim", "x"], "--trim"),
-        (&["--trim", "inf"], "--trim"),
-        (&["--loss", "0.5", "--trim", "0.6"], "together"),
-        (&["--op", "send"], "--op"),
-        (&["--vdev", "net_null", "--op", "write_imm"], "--op"),
-        (&["--vdev", "net_null", "--reorder", "0.1"], "--reorder"),
         (&["--depth", "0"], "--depth"),
         (&["--qps", "0"], "--qps"),
         (&["--vdev", "net_tap0"], "--port A --port B"),
@@ -284,6 +299,25 @@ fn wrong_arguments_are_named_with_the_way_out() {
         (&["--port", "net_af_packet0,iface=nosuch7", "--port", "net_null0"], "nosuch7"),
         (&["--port", "0000:ff:1f.7", "--port", "net_null0"], "0000:ff:1f.7"),
         (&["--vdev", "net_null", "--qps", "2"], "net_null"),
+    ] {
+        let (code, said) = refused(args);
+        assert_eq!(code, 2, "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn wrong_shares_and_operations_are_named() {
+    for (args, word) in [
+        (&["--loss", "-0.1"][..], "--loss"),
+        (&["--duplicate", "1.5"], "--duplicate"),
+        (&["--reorder", "nan"], "--reorder"),
+        (&["--trim", "x"], "--trim"),
+        (&["--trim", "inf"], "--trim"),
+        (&["--loss", "0.5", "--trim", "0.6"], "together"),
+        (&["--op", "send"], "--op"),
+        (&["--vdev", "net_null", "--op", "write_imm"], "--op"),
+        (&["--vdev", "net_null", "--reorder", "0.1"], "--reorder"),
     ] {
         let (code, said) = refused(args);
         assert_eq!(code, 2, "{args:?}: {said}");
