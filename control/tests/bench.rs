@@ -74,6 +74,98 @@ fn frames_lost_on_purpose_are_sent_again_and_every_byte_still_arrives() {
     assert!(sum(&report, "retransmits") > 0);
 }
 
+/// The counters of frames that were impaired on purpose.
+const INJECTED: [(&str, &str); 4] = [
+    ("--loss", "injected_losses"),
+    ("--duplicate", "injected_duplicates"),
+    ("--reorder", "injected_reorders"),
+    ("--trim", "injected_trims"),
+];
+
+fn injected(report: &Value) -> [u64; 4] {
+    INJECTED.map(|(_, counter)| report[counter].as_u64().unwrap())
+}
+
+/// All impairments at once, beside `args`.
+fn all_impaired(args: &[&'static str]) -> Value {
+    let mut args = args.to_vec();
+    args.extend(INJECTED.into_iter().flat_map(|(option, _)| [option, "0.02"]));
+    let report = json(&args);
+    assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{report}");
+    assert!(injected(&report).iter().all(|&count| count > 0), "{report}");
+    // Trimmed packets are the one thing that an engine refuses.
+    let drops = report["drops"].as_object().unwrap();
+    assert_eq!(drops.keys().collect::<Vec<_>>(), ["trimmed"]);
+    assert_eq!(report["drops"]["trimmed"], report["injected_trims"]);
+    report
+}
+
+/// One impairment, with Writes with Immediate.
+fn one_impaired(at: usize) {
+    let option = INJECTED[at].0;
+    let report = json(&["--op", "write_imm", "--seconds", "0.1", "--sizes", "64,20000", option, "0.05"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{report}");
+    for (i, count) in injected(&report).into_iter().enumerate() {
+        assert_eq!(count > 0, i == at, "{report}");
+    }
+}
+
+#[test]
+fn writes_with_immediate_complete_receives_in_order_and_every_byte_arrives() {
+    let report = json(&["--op", "write_imm", "--seconds", "0.1", "--sizes", "0,64,4097,65536"]);
+    for result in results(&report) {
+        assert_eq!(result["op"], "write_imm");
+        assert_eq!((&result["verified"], &result["errors"]), (&true.into(), &0.into()), "{result}");
+        assert!(result["messages"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(injected(&report), [0; 4]);
+    assert_eq!(report["drops"].as_object().unwrap().len(), 0);
+}
+
+#[test]
+fn writes_with_immediate_survive_losses() {
+    one_impaired(0);
+}
+
+#[test]
+fn writes_with_immediate_survive_duplicates() {
+    one_impaired(1);
+}
+
+#[test]
+fn writes_with_immediate_survive_reordering() {
+    one_impaired(2);
+}
+
+#[test]
+fn writes_with_immediate_survive_trimming() {
+    one_impaired(3);
+}
+
+#[test]
+fn several_qps_write_through_all_impairments_at_once_with_two_workers() {
+    let report = all_impaired(&["--qps", "5", "--workers", "2", "--seconds", "0.1", "--sizes", "64,20000"]);
+    assert!(sum(&report, "retransmits") > 0);
+}
+
+#[test]
+fn several_qps_write_with_immediate_through_all_impairments_at_once_with_two_workers() {
+    let args = ["--op", "write_imm", "--qps", "5", "--workers", "2", "--seconds", "0.1", "--sizes", "64,20000"];
+    assert!(sum(&all_impaired(&args), "retransmits") > 0);
+}
+
+#[test]
+fn several_qps_write_with_immediate_through_all_impairments_at_once_with_one_worker() {
+    let args = ["--op", "write_imm", "--qps", "5", "--workers", "1", "--seconds", "0.1", "--sizes", "64,20000"];
+    assert!(sum(&all_impaired(&args), "retransmits") > 0);
+}
+
+#[test]
+fn frames_that_another_worker_handed_over_are_impaired_too() {
+    let workers = ["--workers", "4", "--cores", "0,0,0,0"];
+    all_impaired(&[&workers[..], &["--op", "write_imm", "--qps", "3", "--seconds", "0.1", "--sizes", "1000"]].concat());
+}
+
 #[test]
 fn one_worker_drives_both_nics() {
     let report = json(&["--seconds", "0.1", "--workers", "1", "--sizes", "0,1,4097"]);
@@ -207,6 +299,25 @@ fn wrong_arguments_are_named_with_the_way_out() {
         (&["--port", "net_af_packet0,iface=nosuch7", "--port", "net_null0"], "nosuch7"),
         (&["--port", "0000:ff:1f.7", "--port", "net_null0"], "0000:ff:1f.7"),
         (&["--vdev", "net_null", "--qps", "2"], "net_null"),
+    ] {
+        let (code, said) = refused(args);
+        assert_eq!(code, 2, "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn wrong_shares_and_operations_are_named() {
+    for (args, word) in [
+        (&["--loss", "-0.1"][..], "--loss"),
+        (&["--duplicate", "1.5"], "--duplicate"),
+        (&["--reorder", "nan"], "--reorder"),
+        (&["--trim", "x"], "--trim"),
+        (&["--trim", "inf"], "--trim"),
+        (&["--loss", "0.5", "--trim", "0.6"], "together"),
+        (&["--op", "send"], "--op"),
+        (&["--vdev", "net_null", "--op", "write_imm"], "--op"),
+        (&["--vdev", "net_null", "--reorder", "0.1"], "--reorder"),
     ] {
         let (code, said) = refused(args);
         assert_eq!(code, 2, "{args:?}: {said}");

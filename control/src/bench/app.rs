@@ -1,6 +1,7 @@
 //! The applications that run on the workers: one that writes and measures, one that is written to.
 
 use super::pattern;
+use super::receiver::{Ledger, Receiver};
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{App, Poll};
@@ -78,6 +79,8 @@ pub(super) struct Peer {
     pub(super) source_key: Key,
     pub(super) target: Arc<Buffer>,
     pub(super) target_key: Key,
+    /// What the peer's application knows of Writes with Immediate; plain Writes without.
+    pub(super) ledger: Option<Arc<Ledger>>,
     /// The peer's counters: with them it is known that nothing is in flight.
     pub(super) stats: Option<Arc<Stats>>,
 }
@@ -97,6 +100,9 @@ struct Run {
     outcome: Measured,
     before: HashMap<&'static str, u64>,
     evs_before: HashMap<u32, u64>,
+    /// Messages that the peer's application had received when the round began, and what had gone wrong when the run did.
+    received_before: u64,
+    peer_errors_before: u64,
 }
 
 enum Phase {
@@ -115,6 +121,8 @@ pub(super) struct Requester {
     peer: Peer,
     /// Requests in flight on each QP.
     in_flight: Vec<usize>,
+    /// Messages of the round that were posted on each QP: the immediate of the next.
+    sequence: Vec<u32>,
     next_qp: usize,
     rounds: u64,
     /// Requests that ended so far.
@@ -129,6 +137,8 @@ pub(super) enum Bench {
     Requester(Box<Requester>),
     /// The side that is written to: its engine does all.
     Responder,
+    /// The side that is written to with immediate data.
+    Receiver(Receiver),
 }
 
 impl App<Nic> for Bench {
@@ -137,14 +147,29 @@ impl App<Nic> for Bench {
         match self {
             Bench::Requester(requester) => requester.poll(now, nic),
             Bench::Responder => Poll::Idle,
+            Bench::Receiver(receiver) => receiver.poll(nic),
         }
     }
 }
 
+const fn operation_name(immediate: bool) -> &'static str {
+    if immediate { "Write with Immediate" } else { "Write" }
+}
+
 impl Requester {
     pub(super) fn new(mailbox: Arc<Mailbox>, peer: Peer, acknowledger: Option<super::null::Acknowledger>) -> Requester {
-        let in_flight = vec![0; peer.qps.len()];
-        Requester { mailbox, peer, in_flight, next_qp: 0, rounds: 0, completed: 0, phase: Phase::Waiting, acknowledger }
+        let qps = peer.qps.len();
+        Requester {
+            mailbox,
+            peer,
+            in_flight: vec![0; qps],
+            sequence: vec![0; qps],
+            next_qp: 0,
+            rounds: 0,
+            completed: 0,
+            phase: Phase::Waiting,
+            acknowledger,
+        }
     }
 
     fn poll(&mut self, now: Ns, nic: &mut Nic) -> Poll {
@@ -195,6 +220,8 @@ impl Requester {
             },
             before: nic.stats().iter().collect(),
             evs_before: nic.ev_use(self.peer.address).collect(),
+            received_before: 0,
+            peer_errors_before: self.peer.ledger.as_ref().map_or(0, |ledger| ledger.errors()),
         });
         self.fill(&mut run);
         Phase::Filled(run)
@@ -206,6 +233,11 @@ impl Requester {
         run.posted = 0;
         run.completed = 0;
         pattern::fill(&self.peer.source, run.a_round * run.size, run.round);
+        if let Some(ledger) = &self.peer.ledger {
+            self.sequence.fill(0);
+            run.received_before = ledger.received();
+            ledger.begin(run.round, run.size);
+        }
     }
 
     fn send(&mut self, now: Ns, nic: &mut Nic, mut run: Box<Run>) -> Poll {
@@ -247,7 +279,9 @@ impl Requester {
                 }
                 status => {
                     run.outcome.errors += 1;
-                    run.outcome.fault.get_or_insert_with(|| format!("a Write ended with {status:?}"));
+                    run.outcome.fault.get_or_insert_with(|| {
+                        format!("a {} ended with {status:?}", operation_name(self.peer.ledger.is_some()))
+                    });
                 }
             }
         }
@@ -277,7 +311,7 @@ impl Requester {
                 remote_key: self.peer.target_key,
                 remote_va: offset,
                 len: run.size as u32,
-                immediate: None,
+                immediate: self.peer.ledger.is_some().then_some(self.sequence[at]),
                 signaled: true,
             };
             if let Err(refusal) = nic.post_write(self.peer.qps[at], &request) {
@@ -286,6 +320,7 @@ impl Requester {
                 break;
             }
             self.in_flight[at] += 1;
+            self.sequence[at] = self.sequence[at].wrapping_add(1);
             run.posted += 1;
             posted += 1;
         }
@@ -297,11 +332,26 @@ impl Requester {
         run.outcome.sending_ns += run.last_completion.since(run.round_began);
         self.mailbox.progress_ns.store(run.outcome.sending_ns, Ordering::Relaxed);
         run.outcome.verified &= pattern::holds(&self.peer.target, run.posted * run.size, run.round);
-        if run.time_is_up || run.outcome.sending_ns >= run.limit_ns {
+        self.compare(&mut run);
+        if run.time_is_up || run.outcome.fault.is_some() || run.outcome.sending_ns >= run.limit_ns {
             return Phase::Draining(run, 0, now);
         }
         self.fill(&mut run);
         Phase::Filled(run)
+    }
+
+    /// The peer's application must have received what was acknowledged: all of it, and as it was sent.
+    fn compare(&self, run: &mut Run) {
+        let Some(ledger) = &self.peer.ledger else { return };
+        let received = ledger.received() - run.received_before;
+        let sent = run.completed as u64;
+        if ledger.errors() > run.peer_errors_before {
+            // Said in its own words once all is quiet.
+            run.time_is_up = true;
+        } else if received != sent && run.outcome.errors == 0 {
+            run.outcome.errors += sent.abs_diff(received);
+            run.outcome.fault = Some(format!("{sent} messages were acknowledged, but {received} received"));
+        }
     }
 
     /// Waits until neither side has seen a frame for a while, so that counters of engine and port say the same.
@@ -326,6 +376,13 @@ impl Requester {
 
     fn finish(&self, nic: &Nic, run: Run) -> Measured {
         let mut outcome = run.outcome;
+        if let Some(ledger) = &self.peer.ledger {
+            let errors = ledger.errors() - run.peer_errors_before;
+            outcome.errors += errors;
+            if errors > 0 {
+                outcome.fault = ledger.fault().or(outcome.fault);
+            }
+        }
         outcome.verified &= outcome.errors == 0 && self.acknowledger.is_none();
         outcome.gained = nic
             .stats()

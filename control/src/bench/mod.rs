@@ -5,6 +5,7 @@
 mod app;
 mod null;
 mod pattern;
+mod receiver;
 mod report;
 mod setup;
 
@@ -12,7 +13,7 @@ pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::cli::Error;
 use app::{Command, Mailbox, Measured};
-use dataplane::dpdk::{Eal, PortSpec};
+use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, PortSpec};
 use setup::Running;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -35,9 +36,32 @@ pub enum Link {
     Ports(PortSpec, PortSpec),
 }
 
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Op {
+    /// A Write: the target's application hears nothing
+    Write,
+    /// A Write with Immediate: it completes a receive of the target's application
+    #[value(name = "write_imm")]
+    WriteImm,
+}
+
+impl Op {
+    /// The name that options and JSON use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Write => "write",
+            Op::WriteImm => "write_imm",
+        }
+    }
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What each message is.
+    pub op: Op,
     /// Message sizes in bytes, in this order.
     pub sizes: Vec<usize>,
     /// Time to send at each size.
@@ -52,8 +76,8 @@ pub struct Options {
     pub workers: Option<usize>,
     /// A core for each worker; workers may share one.
     pub cores: Option<Vec<usize>>,
-    /// Share of received frames that are lost on purpose, 0 to 1.
-    pub loss: f64,
+    /// What is done to received frames on purpose, on both NICs. Their seed is made from the other.
+    pub impairments: Impairments,
     /// Seed of all that is random.
     pub seed: u64,
     /// Registered memory of each side in bytes.
@@ -83,7 +107,7 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn W
     for (index, &size) in options.sizes.iter().enumerate() {
         let measured =
             measure(&running, options, size, interrupted, &mut |share| watcher.progress(index, size, share))?;
-        let result = SizeResult::of(size, &measured);
+        let result = SizeResult::of(options.op, size, &measured);
         let failed = result.fault.is_some();
         results.push(result);
         if failed {
@@ -157,7 +181,8 @@ fn finish(
     }
     workers.stop();
     let lanes = workers.join()?;
-    let injected_losses = lanes.iter().flatten().map(|lane| lane.stats().impaired.get()).sum();
+    let injected =
+        |of: fn(&LaneStats) -> &Counter| lanes.iter().flatten().map(|lane| of(&lane.stats()).get()).sum::<u64>();
     let mut drops = std::collections::BTreeMap::new();
     for (reason, count) in stats.iter().flatten().flat_map(|stats| stats.drop_reasons()) {
         *drops.entry(reason.name()).or_insert(0) += count;
@@ -181,7 +206,10 @@ fn finish(
         mss,
         qps: options.qps,
         drops,
-        injected_losses,
+        injected_losses: injected(|stats| &stats.injected_losses),
+        injected_duplicates: injected(|stats| &stats.injected_duplicates),
+        injected_reorders: injected(|stats| &stats.injected_reorders),
+        injected_trims: injected(|stats| &stats.injected_trims),
         notes,
     })
 }

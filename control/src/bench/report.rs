@@ -1,5 +1,6 @@
 //! What a bench found: JSON and a table.
 
+use super::Op;
 use super::app::Measured;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -31,6 +32,12 @@ pub struct Report {
     pub drops: BTreeMap<&'static str, u64>,
     /// Received frames that `--loss` took away.
     pub injected_losses: u64,
+    /// Received frames that `--duplicate` made two of.
+    pub injected_duplicates: u64,
+    /// Received frames that `--reorder` held back.
+    pub injected_reorders: u64,
+    /// Received frames that `--trim` cut down to their headers.
+    pub injected_trims: u64,
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -39,7 +46,7 @@ pub struct Report {
 /// What was measured at one size.
 #[derive(Debug, Serialize)]
 pub struct SizeResult {
-    /// Operation.
+    /// What each message was, as [`Op::name`] has it.
     pub op: &'static str,
     /// Bytes of a message.
     pub size: usize,
@@ -96,7 +103,7 @@ pub struct PortCounters {
 
 impl SizeResult {
     /// Adds up what the requesters measured at one size; they worked at the same time.
-    pub(super) fn of(size: usize, measured: &[Measured]) -> SizeResult {
+    pub(super) fn of(op: Op, size: usize, measured: &[Measured]) -> SizeResult {
         let gained = |name: &str| measured.iter().filter_map(|m| m.gained.get(name)).sum();
         let sum = |of: fn(&Measured) -> u64| measured.iter().map(of).sum::<u64>();
         let seconds = measured.iter().map(|m| m.sending_ns).max().unwrap_or(0) as f64 / 1e9;
@@ -112,7 +119,7 @@ impl SizeResult {
         }
         let quantile = |q: f64| latency.as_ref().map_or(0.0, |l| l.value_at_quantile(q) as f64 / 1e3);
         SizeResult {
-            op: "write",
+            op: op.name(),
             size,
             seconds,
             messages: sum(|m| m.messages),
@@ -202,8 +209,15 @@ impl Report {
             let (received, sent) = (grouped(port.ipackets), grouped(port.opackets));
             writeln!(out, "port {}: {sent} packets sent, {received} received", port.name)?;
         }
-        if self.injected_losses > 0 {
-            writeln!(out, "lost on purpose: {} received frames", grouped(self.injected_losses))?;
+        for (what, count) in [
+            ("lost", self.injected_losses),
+            ("duplicated", self.injected_duplicates),
+            ("held back", self.injected_reorders),
+            ("trimmed", self.injected_trims),
+        ] {
+            if count > 0 {
+                writeln!(out, "{what} on purpose: {} received frames", grouped(count))?;
+            }
         }
         for (reason, count) in &self.drops {
             writeln!(out, "dropped: {} {reason}", grouped(*count))?;

@@ -2,9 +2,10 @@
 
 use super::app::{Bench, Mailbox, Peer, Requester};
 use super::null::Acknowledger;
-use super::{Error, Link, Options};
+use super::receiver::{Ledger, Receiver};
+use super::{Error, Link, Op, Options};
 use dataplane::dpdk::{
-    Clock, Eal, EalOptions, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
+    Clock, Eal, EalOptions, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
 };
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
@@ -196,20 +197,21 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let mut mailboxes = Vec::new();
     let mut requesters = Vec::new();
+    let mut responders = Vec::new();
     let mut a = Side::new(0, &ports[0], pairs, params)?;
     let mut b = ports.get(1).map(|port| Side::new(1, port, pairs, params)).transpose()?;
     for k in 0..pairs {
         let mailbox = Mailbox::new();
-        let requester = connect(options, k, &mut a, b.as_mut(), &mut rng, &mailbox)?;
+        let (requester, responder) = connect(options, k, &mut a, b.as_mut(), &mut rng, &mailbox)?;
         requesters.push(Bench::Requester(Box::new(requester)));
+        responders.push(responder);
         mailboxes.push(mailbox);
     }
     let stats_of = |side: &Side| side.nics.iter().map(|nic| Arc::clone(nic.stats())).collect::<Vec<_>>();
     let stats = [stats_of(&a), b.as_ref().map(stats_of).unwrap_or_default()];
-    let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0);
+    let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(b) = b {
-        let idle = b.nics.iter().map(|_| Bench::Responder).collect();
-        lanes.extend(self::lanes(&mut ports[1], b.nics, idle, options, 1));
+        lanes.extend(self::lanes(&mut ports[1], b.nics, responders, options, 1)?);
     }
     let worker_count = cores.len();
     let workers = if worker_count == 1 {
@@ -223,7 +225,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     Ok(Running { workers, mailboxes, stats, ports, mss, worker_count, stop })
 }
 
-/// Registers memory for pair `k` and opens its QPs: a requester is what comes out.
+/// Registers memory for pair `k` and opens its QPs: the applications of both ends are what comes out.
 fn connect(
     options: &Options,
     k: usize,
@@ -231,13 +233,14 @@ fn connect(
     mut b: Option<&mut Side>,
     rng: &mut Xoshiro256PlusPlus,
     mailbox: &Arc<Mailbox>,
-) -> Result<Requester, Error> {
+) -> Result<(Requester, Bench), Error> {
     let largest = options.sizes.iter().copied().max().unwrap_or(0);
     let [source, target] = [0, 1].map(|_| Buffer::new(options.memory.max(largest)));
     let source_key = a.register(k, &source);
     // Without a peer the key is never looked at.
     let target_key = b.as_deref_mut().map_or(source_key, |b| b.register(k, &target));
     let mut qps = Vec::with_capacity(options.qps);
+    let mut peers = Vec::with_capacity(options.qps);
     let mut acknowledger = None;
     for _ in 0..options.qps {
         let psns: [Psn; 2] = [0, 1].map(|_| Psn::new(rng.random()));
@@ -247,6 +250,7 @@ fn connect(
                 let peer = b.number()?;
                 a.open(k, qpn, peer.get(), b.ends[k], psns, options.depth)?;
                 b.open(k, peer, qpn.get(), a.ends[k], [psns[1], psns[0]], options.depth)?;
+                peers.push(peer);
             }
             None => {
                 let nobody = Endpoint { mac: MacAddr([2, 0, 0, 0, 0, 0xFF]), ip: address(NETWORKS[1], k, 1) };
@@ -256,6 +260,17 @@ fn connect(
         }
         qps.push(qpn);
     }
+    let (responder, ledger) = match (b.as_deref_mut(), options.op) {
+        (Some(b), Op::WriteImm) => {
+            let ledger = Arc::new(Ledger::default());
+            let nic = &mut b.nics[k];
+            // No more messages are in flight on a QP, so no more receives are needed; they are posted before the first is sent.
+            let receives = options.depth.min(nic.params().transport.write_imm_limit as usize);
+            let receiver = Receiver::new(nic, Arc::clone(&ledger), peers, receives).map_err(Error::Failure)?;
+            (Bench::Receiver(receiver), Some(ledger))
+        }
+        _ => (Bench::Responder, None),
+    };
     let peer = Peer {
         address: b.as_ref().map_or(address(NETWORKS[1], k, 1), |b| b.ends[k].ip),
         qps,
@@ -264,9 +279,10 @@ fn connect(
         source_key,
         target,
         target_key,
+        ledger,
         stats: b.map(|b| Arc::clone(b.nics[k].stats())),
     };
-    Ok(Requester::new(Arc::clone(mailbox), peer, acknowledger))
+    Ok((Requester::new(Arc::clone(mailbox), peer, acknowledger), responder))
 }
 
 /// Headers of frames from `from` to `to`.
@@ -285,12 +301,19 @@ fn reply_template(from: Endpoint, to: Endpoint) -> Result<Template, Error> {
 }
 
 /// A lane for each engine of a NIC, over its own queue of the port.
-fn lanes(port: &mut Port, nics: Vec<Nic>, apps: Vec<Bench>, options: &Options, n: u64) -> Vec<Lane<Nic, Bench>> {
+fn lanes(
+    port: &mut Port,
+    nics: Vec<Nic>,
+    apps: Vec<Bench>,
+    options: &Options,
+    n: u64,
+) -> Result<Vec<Lane<Nic, Bench>>, Error> {
     let steering = Steering::new([&*port], nics.len(), STEERING_FRAMES);
     let lanes = nics.into_iter().zip(apps).enumerate().map(|(k, (nic, app))| {
         let queue: Queue = port.take_queue(k as u16).expect("a queue for each worker");
         let seed = options.seed.wrapping_mul(31).wrapping_add(2 * k as u64 + n);
-        Lane::new(nic, app, vec![queue]).with_steering(Arc::clone(&steering), k).with_loss(options.loss, seed)
+        let lane = Lane::new(nic, app, vec![queue]).with_steering(Arc::clone(&steering), k);
+        lane.with_impairments(&Impairments { seed, ..options.impairments }).map_err(|e| Error::Usage(e.to_string()))
     });
     lanes.collect()
 }

@@ -2,9 +2,9 @@
 
 use super::Error;
 use super::output::standard_output;
-use crate::bench::{self, Link, Options, Watcher};
+use crate::bench::{self, Link, Op, Options, Watcher};
 use bytesize::ByteSize;
-use dataplane::dpdk::PortSpec;
+use dataplane::dpdk::{Impairments, PortSpec};
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Without options the two NICs are joined by DPDK's net_ring in this process: no hardware, no root and no hugepages are needed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// What each message is
+    #[arg(long, value_enum, value_name = "OP", default_value_t = Op::Write)]
+    op: Op,
     /// Message sizes, such as 64, 4KiB or 1MiB
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,512,4096,65536,1048576", value_parser = size)]
     sizes: Vec<usize>,
@@ -41,9 +44,18 @@ pub(super) struct Args {
     /// A core for each worker, such as 0,1; workers may share one
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Option<Vec<usize>>,
-    /// Share of received frames to lose on purpose, 0 to 1
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    /// Share of received frames to lose on purpose, 0 to 1, on both NICs
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     loss: f64,
+    /// Share of received frames that come twice
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    duplicate: f64,
+    /// Share of received frames that later ones overtake
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    reorder: f64,
+    /// Share of received frames that are trimmed, as by a switch, if they are data
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    trim: f64,
     /// Seed of all that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -77,12 +89,15 @@ impl Args {
         if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
             return usage(format!("--seconds {}: give more than 0 and at most 86400", self.seconds));
         }
-        if !(0.0..1.0).contains(&self.loss) {
-            return usage(format!(
-                "--loss {}: a share from 0 to less than 1; 0.05 loses one frame in twenty",
-                self.loss
-            ));
-        }
+        let impairments = Impairments {
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            trim: self.trim,
+            ..Impairments::default()
+        };
+        // What is wrong is named as the option is.
+        impairments.validate().map_err(|e| Error::Usage(format!("--{e}")))?;
         if self.depth == 0 || self.depth > SEND_QUEUE_MAX {
             return usage(format!("--depth {}: give 1 to {SEND_QUEUE_MAX}", self.depth));
         }
@@ -90,10 +105,16 @@ impl Args {
             return usage("--qps 0: at least one QP is needed".into());
         }
         let link = self.link()?;
-        if matches!(link, Link::Null(_)) && (self.qps != 1 || self.loss > 0.0) {
-            return usage("net_null has no other end: --qps and --loss do not go with it".into());
+        if matches!(link, Link::Null(_)) && (self.qps != 1 || !impairments.is_none()) {
+            return usage(
+                "net_null has no other end: --qps, --loss, --duplicate, --reorder and --trim do not go with it".into(),
+            );
+        }
+        if matches!(link, Link::Null(_)) && self.op != Op::Write {
+            return usage(format!("net_null has no other end: --op {} does not go with it", self.op.name()));
         }
         Ok(Options {
+            op: self.op,
             sizes: self.sizes.clone(),
             duration: Duration::from_secs_f64(self.seconds),
             qps: self.qps,
@@ -101,7 +122,7 @@ impl Args {
             link,
             workers: self.workers,
             cores: self.cores.clone(),
-            loss: self.loss,
+            impairments,
             seed: self.seed,
             memory: self.memory,
             mss: self.mss,
@@ -183,7 +204,7 @@ fn verdict(options: &Options, report: &bench::Report) -> Result<(), Error> {
     for result in &report.results {
         let why = match &result.fault {
             Some(fault) => fault.clone(),
-            None if result.errors > 0 => format!("{} Writes failed", result.errors),
+            None if result.errors > 0 => format!("{} messages failed", result.errors),
             None if !result.verified && !null => "the target does not hold what was written".into(),
             None => continue,
         };

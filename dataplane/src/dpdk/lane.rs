@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-
+use super::impair::{Impairer, ImpairmentError, Impairments};
 use super::port::Queue;
 use super::rx::{Batch, RxQueue};
 use super::stats::LaneStats;
@@ -77,11 +75,12 @@ pub struct Lane<E, A> {
     pub engine: E,
     /// The application.
     pub app: A,
+    // Frames that it holds must not outlive their pools: dropped before the queues, which keep those.
+    impairer: Option<Box<Impairer>>,
     rx: Vec<RxQueue>,
     tx: TxPorts,
     stats: Arc<LaneStats>,
     shared: Option<Shared>,
-    impairment: Option<Impairment>,
     /// Turns in a row that left frames in the queues.
     behind: usize,
 }
@@ -93,20 +92,13 @@ struct Shared {
     inbox: Batch,
 }
 
-#[derive(Debug)]
-struct Impairment {
-    /// A frame is dropped when the next random number is below.
-    below: u64,
-    random: Xoshiro256PlusPlus,
-}
-
 impl<E: Engine, A: App<E>> Lane<E, A> {
     /// A lane over one queue of each of the NIC's ports, in the order of the ports.
     #[must_use]
     pub fn new(engine: E, app: A, queues: Vec<Queue>) -> Lane<E, A> {
         let (rx, tx) = queues.into_iter().map(|queue| (queue.rx, queue.tx)).unzip();
         let (tx, stats) = (TxPorts::new(tx), Arc::default());
-        Lane { engine, app, rx, tx, stats, shared: None, impairment: None, behind: 0 }
+        Lane { engine, app, impairer: None, rx, tx, stats, shared: None, behind: 0 }
     }
 
     /// The lane is worker `worker` of several that share the NIC's ports.
@@ -116,13 +108,15 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
         self
     }
 
-    /// Drops a share (0 to 1) of the received frames; the same ones for the same seed and order of arrival.
-    #[must_use]
-    pub fn with_loss(mut self, share: f64, seed: u64) -> Lane<E, A> {
-        // Saturates: 1 is all but one frame in 2^64.
-        let below = (share.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
-        self.impairment = (below > 0).then(|| Impairment { below, random: Xoshiro256PlusPlus::seed_from_u64(seed) });
-        self
+    /// Impairs the frames that its engine receives.
+    ///
+    /// # Errors
+    /// [`ImpairmentError`] names the share that is out of range.
+    pub fn with_impairments(mut self, impairments: &Impairments) -> Result<Lane<E, A>, ImpairmentError> {
+        impairments.validate()?;
+        let impairer = || Box::new(Impairer::new(impairments, Arc::clone(&self.stats)));
+        self.impairer = (!impairments.is_none()).then(impairer);
+        Ok(self)
     }
 
     /// What the lane counts, for any thread to read.
@@ -135,7 +129,7 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     #[inline]
     pub(super) fn turn(&mut self, now: Ns) -> Poll {
         let (received, more) = self.receive(now);
-        let received = received + self.receive_handed(now);
+        let received = received + self.receive_handed(now) + self.receive_held(now);
         if received == 0 {
             self.engine.on_idle(now);
         }
@@ -161,19 +155,13 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
     #[inline]
     fn receive(&mut self, now: Ns) -> (usize, bool) {
         let mut more = false;
-        let (mut received, mut dropped, mut handed, mut lost) = (0, 0, 0, 0);
+        let (mut received, mut handed, mut lost) = (0, 0, 0);
         for (i, queue) in self.rx.iter_mut().enumerate() {
             let port = PortId(i as u8);
             let batch = queue.burst();
             received += batch.len();
             more |= batch.len() == super::BURST;
             for at in 0..batch.len() {
-                if let Some(impairment) = &mut self.impairment
-                    && impairment.random.next_u64() < impairment.below
-                {
-                    dropped += 1;
-                    continue;
-                }
                 let Some(frame) = batch.frame(at) else { continue };
                 if let Some(Shared { steering, worker, .. }) = &self.shared
                     && let Some(owner) = E::owner(frame.head(), steering.workers())
@@ -184,12 +172,14 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
                     lost += usize::from(!pushed);
                     continue;
                 }
-                self.engine.receive(now, port, &frame);
+                match &mut self.impairer {
+                    None => self.engine.receive(now, port, &frame),
+                    Some(impairer) => impairer.admit(&mut self.engine, now, port, batch, at),
+                }
             }
             batch.free();
         }
         self.stats.rx_frames.add(received);
-        self.stats.impaired.add(dropped);
         self.stats.handed_over.add(handed);
         self.stats.handover_full.add(lost);
         (received, more)
@@ -207,13 +197,24 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             Some(mbuf)
         });
         for (at, port) in ports.iter().enumerate().take(received) {
-            if let Some(frame) = inbox.frame(at) {
-                self.engine.receive(now, *port, &frame);
+            match &mut self.impairer {
+                None => {
+                    if let Some(frame) = inbox.frame(at) {
+                        self.engine.receive(now, *port, &frame);
+                    }
+                }
+                Some(impairer) => impairer.admit(&mut self.engine, now, *port, inbox, at),
             }
         }
         inbox.free();
         self.stats.handed_in.add(received);
         received
+    }
+
+    /// Frames that were held back on purpose, for long enough.
+    #[inline]
+    fn receive_held(&mut self, now: Ns) -> usize {
+        self.impairer.as_mut().map_or(0, |impairer| impairer.on_time(&mut self.engine, now))
     }
 
     #[inline]

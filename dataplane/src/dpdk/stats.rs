@@ -34,8 +34,14 @@ pub struct LaneStats {
     pub rx_frames: Counter,
     /// Frames that the ports accepted.
     pub tx_frames: Counter,
-    /// Received frames dropped on purpose.
-    pub impaired: Counter,
+    /// Received frames lost on purpose.
+    pub injected_losses: Counter,
+    /// Received frames that the engine got twice on purpose.
+    pub injected_duplicates: Counter,
+    /// Received frames held back on purpose until later ones were taken.
+    pub injected_reorders: Counter,
+    /// Received frames trimmed on purpose.
+    pub injected_trims: Counter,
     /// Frames handed to the worker that owns their source.
     pub handed_over: Counter,
     /// Frames received from other workers.

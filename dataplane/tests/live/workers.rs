@@ -1,14 +1,20 @@
 //! The poll-mode loop, with an engine that sends what it is told and keeps what it gets.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dataplane::Ns;
 use dataplane::dpdk::{
-    App, Clock, Eal, Engine, Error, Lane, Poll, Port, PortConfig, Steering, TxPorts, Worker, WorkerOptions, Workers,
+    App, Clock, Eal, Engine, Error, Impairments, Lane, Poll, Port, PortConfig, Steering, TxPorts, Worker,
+    WorkerOptions, Workers,
 };
 use dataplane::nic::{PortId, RxFrame, TxBurst};
+use dataplane::time::MS;
+use dataplane::wire::{
+    Addressing, Bth, DscpMap, Ext, MacAddr, Marks, Opcode, Rules, Template, Trim, UDP_PORT, WriteHeaders, parse,
+};
 
 use crate::{bytes, eal, live, pattern, small};
 
@@ -72,6 +78,44 @@ impl App<Peer> for Await {
         let sent = peer.to_send.is_empty() && peer.accepted.iter().sum::<usize>() == peer.committed;
         if sent && peer.received.len() >= self.0 { Poll::Done } else { Poll::Idle }
     }
+}
+
+/// Done when all that was to be sent is, and nothing came for a while.
+#[derive(Default)]
+struct Settle {
+    received: usize,
+    since: Ns,
+}
+
+impl App<Peer> for Settle {
+    fn poll(&mut self, now: Ns, peer: &mut Peer) -> Poll {
+        if self.received != peer.received.len() || self.since == Ns::ZERO {
+            *self = Settle { received: peer.received.len(), since: now };
+        }
+        let sent = peer.to_send.is_empty() && peer.accepted.iter().sum::<usize>() == peer.committed;
+        if sent && now.since(self.since) > MS { Poll::Done } else { Poll::Idle }
+    }
+}
+
+/// A data packet with this PSN, of 100 bytes of payload.
+fn data(psn: u32) -> Vec<u8> {
+    let template = Template::new(&Addressing {
+        source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        vlan: None,
+        source: Ipv4Addr::new(10, 0, 0, 1).into(),
+        destination: Ipv4Addr::new(10, 0, 0, 2).into(),
+        hop_limit: 64,
+        udp_port: UDP_PORT,
+    })
+    .expect("one address family");
+    let ext = Ext::Write(WriteHeaders::default());
+    let mut frame = vec![0; template.frame_len(ext.len(), 100)];
+    let marks = Marks { ev: 7, dscp: DscpMap::default().trimmable, ecn: 2 };
+    let bth = Bth::new(Opcode::WriteOnly, 0x01_0000, psn);
+    let at = template.write_headers(&mut frame, marks, &bth, &ext, 100).expect("room");
+    assert!(template.seal(&mut frame, at, 100));
+    frame
 }
 
 /// Frames of which byte 14 is `key`.
@@ -200,14 +244,16 @@ live! {
         drop(steering);
     }
 
-    fn the_same_seed_drops_the_same_frames() {
+    fn the_same_seed_loses_the_same_frames() {
         let eal = eal();
         let mut seen = Vec::new();
         for seed in [1, 1, 2] {
             let (mut a, mut b) = Port::ring_pair(&eal, 1_024, &PortConfig { small: 2_047, ..small() }).expect("a pair");
             let frames: VecDeque<_> = (0..200).map(|i| (PortId(0), pattern(i, 100))).collect();
             let sender = lane(Peer { to_send: frames, ..Peer::default() }, (), &mut [&mut a], 0);
-            let receiver = lane(Peer::default(), (), &mut [&mut b], 0).with_loss(0.25, seed);
+            let impairments = Impairments { loss: 0.25, seed, ..Impairments::default() };
+            let receiver = lane(Peer::default(), (), &mut [&mut b], 0);
+            let receiver = receiver.with_impairments(&impairments).expect("a share");
             let stats = receiver.stats();
             let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
             while stats.rx_frames.get() < 200 {
@@ -216,11 +262,68 @@ live! {
             workers.stop();
             let lanes = workers.join().expect("nobody dies");
             let received = lanes[0][1].engine.received.len();
-            assert_eq!(received as u64 + stats.impaired.get(), 200);
+            assert_eq!(received as u64 + stats.injected_losses.get(), 200);
             assert!((100..200).contains(&received), "{received}");
             seen.push(lanes[0][1].engine.received.clone());
         }
         assert!(seen[0] == seen[1] && seen[0] != seen[2]);
+    }
+
+    fn impaired_frames_are_lost_doubled_trimmed_or_late_and_all_are_accounted_for() {
+        let eal = eal();
+        let mut seen = Vec::new();
+        for seed in [5, 5, 6] {
+            let (mut a, mut b) = Port::ring_pair(&eal, 1_024, &PortConfig { small: 4_095, ..small() }).expect("a pair");
+            let frames: VecDeque<_> = (0..1_000).map(|psn| (PortId(0), data(psn))).collect();
+            let sender = lane(Peer { to_send: frames, ..Peer::default() }, Settle::default(), &mut [&mut a], 0);
+            let share = 0.15;
+            let impairments =
+                Impairments { loss: share, duplicate: share, reorder: share, trim: share, seed, ..Impairments::default() };
+            let receiver = lane(Peer::default(), Settle::default(), &mut [&mut b], 0);
+            let receiver = receiver.with_impairments(&impairments).expect("shares");
+            let stats = receiver.stats();
+            let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
+            let lanes = workers.join().expect("nobody dies");
+            let received = &lanes[0][1].engine.received;
+            let counted = [&stats.injected_losses, &stats.injected_duplicates, &stats.injected_reorders, &stats.injected_trims]
+                .map(dataplane::dpdk::Counter::get);
+            assert!(counted.iter().all(|count| (50..300).contains(count)), "{counted:?}");
+            let mut came = vec![Vec::new(); 1_000];
+            let mut late = 0;
+            let mut highest = 0;
+            for (_, frame) in received {
+                let packet = parse(&frame[..frame.len().min(256)], frame.len(), &Rules::default()).expect("MRC");
+                assert!(packet.trim == Trim::Trimmed && frame.len() == 74 || packet.icrc_ok(frame));
+                late += u64::from(packet.bth.psn < highest);
+                highest = highest.max(packet.bth.psn);
+                came[packet.bth.psn as usize].push(packet.trim);
+            }
+            let times = |wanted: &[Trim]| came.iter().filter(|trims| *trims == wanted).count() as u64;
+            let [lost, doubled, reordered, trimmed] = counted;
+            assert_eq!((times(&[]), times(&[Trim::Whole; 2]), times(&[Trim::Trimmed])), (lost, doubled, trimmed));
+            assert_eq!(times(&[Trim::Whole]), 1_000 - lost - doubled - trimmed);
+            // Those that nothing followed are not late.
+            assert!((1..=reordered + doubled).contains(&late), "{late}");
+            assert_eq!(stats.rx_frames.get(), 1_000);
+            seen.push(came);
+        }
+        assert!(seen[0] == seen[1] && seen[0] != seen[2]);
+    }
+
+    fn frames_that_are_held_back_when_a_worker_ends_go_back_to_their_pool() {
+        let eal = eal();
+        let (mut a, mut b) = Port::ring_pair(&eal, 1_024, &small()).expect("a pair");
+        let impairments = Impairments { reorder: 0.999, seed: 1, ..Impairments::default() };
+        let frames: VecDeque<_> = (0..20).map(|psn| (PortId(0), data(psn))).collect();
+        let sender = lane(Peer { to_send: frames, ..Peer::default() }, Await(0), &mut [&mut a], 0);
+        // Done with the first turn.
+        let receiver = lane(Peer::default(), Await(0), &mut [&mut b], 0).with_impairments(&impairments).expect("a share");
+        let stats = receiver.stats();
+        let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
+        let lanes = workers.join().expect("nobody dies");
+        drop((a, b));
+        assert!(lanes[0][1].engine.received.len() as u64 <= stats.rx_frames.get());
+        drop(lanes);
     }
 
     fn a_worker_that_panics_is_an_error_and_stops_the_others() {
