@@ -33,11 +33,8 @@ impl Requester {
             SackFor::Probe { .. } => None,
         };
         let rtt = drew.and_then(|psn| self.rtt_sample(now, psn, rtx, sack.cc.tx_timestamp));
-        if let Some(psn) = drew.filter(|&psn| !rtx && self.is_outstanding(psn)) {
-            let resends = self.slots[self.index(psn)].resends;
-            if resends > 0 {
-                observer.spurious(resends.into());
-            }
+        if let Some(psn) = drew.filter(|_| !rtx) {
+            self.count_spurious(psn, observer);
         }
         let mut acknowledged = self.acknowledge_up_to(cack, observer);
         let mut reported = cack;
@@ -82,6 +79,18 @@ impl Requester {
             None if aeth.syndrome & NAK_CLASS == NAK_CLASS => Err(Fault::RemoteOperation),
             Some(Syndrome::Ack) | None => {
                 Ok(SackReport { rtt: None, idle: !acknowledged && !completed, beyond_sent: false })
+            }
+        }
+    }
+
+    /// The first transmission of `psn` arrived: what was sent again was so in vain. Other SACKs may have acknowledged it before.
+    fn count_spurious<O: Observer>(&mut self, psn: Psn, observer: &mut O) {
+        // A slot remembers its packet until another takes its place.
+        let behind = self.next.distance(psn);
+        if behind > 0 && behind as usize <= self.slots.len() {
+            let resends = core::mem::take(&mut self.slot(psn).resends);
+            if resends > 0 {
+                observer.spurious(resends.into());
             }
         }
     }
