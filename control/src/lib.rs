@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod cli;
 pub mod controller;
+pub mod error;
 pub mod records;
 pub mod replay;

@@ -2,6 +2,7 @@
 
 use super::pattern;
 use super::receiver::{Ledger, Receiver};
+use crate::controller::WorkerEnd;
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{App, Poll};
@@ -141,14 +142,22 @@ pub(super) enum Bench {
     Receiver(Receiver),
 }
 
-impl App<Nic> for Bench {
+/// A role, and the link to the control thread.
+pub(super) struct Seat {
+    pub(super) role: Bench,
+    pub(super) link: WorkerEnd,
+}
+
+impl App<Nic> for Seat {
     #[inline]
     fn poll(&mut self, now: Ns, nic: &mut Nic) -> Poll {
-        match self {
+        let told = self.link.exchange(now, nic);
+        let poll = match &mut self.role {
             Bench::Requester(requester) => requester.poll(now, nic),
             Bench::Responder => Poll::Idle,
             Bench::Receiver(receiver) => receiver.poll(nic),
-        }
+        };
+        if told && poll == Poll::Idle { Poll::Busy } else { poll }
     }
 }
 

@@ -11,7 +11,7 @@ mod setup;
 
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
-use crate::cli::Error;
+use crate::error::Error;
 use app::{Command, Mailbox, Measured};
 use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, PortSpec};
 use setup::Running;
@@ -154,6 +154,10 @@ fn measure(
             }
             let done = mailbox.progress_ns.load(Ordering::Relaxed) as f64 / ns.max(1) as f64;
             progress(done.min(1.0));
+            // A memif port whose peer came or went is started again when somebody asks for its link.
+            for port in &running.ports {
+                port.link();
+            }
             std::thread::sleep(LOOK);
         }
     }
@@ -175,12 +179,13 @@ fn finish(
     results: Vec<SizeResult>,
     notes: Vec<String>,
 ) -> Result<Report, Error> {
-    let Running { workers, mailboxes, stats, ports, mss, worker_count, .. } = running;
+    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, .. } = running;
     for mailbox in &mailboxes {
         let _ = mailbox.commands.push(Command::Quit);
     }
     workers.stop();
     let lanes = workers.join()?;
+    let control = control.join().ok_or_else(|| Error::Failure("the control thread died".into()))?;
     let injected =
         |of: fn(&LaneStats) -> &Counter| lanes.iter().flatten().map(|lane| of(&lane.stats()).get()).sum::<u64>();
     let mut drops = std::collections::BTreeMap::new();
@@ -210,6 +215,7 @@ fn finish(
         injected_duplicates: injected(|stats| &stats.injected_duplicates),
         injected_reorders: injected(|stats| &stats.injected_reorders),
         injected_trims: injected(|stats| &stats.injected_trims),
+        probes: report::Probes::of(&control),
         notes,
     })
 }

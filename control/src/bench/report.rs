@@ -2,6 +2,7 @@
 
 use super::Op;
 use super::app::Measured;
+use crate::controller::ControlReport;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct Report {
     pub injected_reorders: u64,
     /// Received frames that `--trim` cut down to their headers.
     pub injected_trims: u64,
+    /// Reliability probes of both NICs.
+    pub probes: Probes,
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -79,6 +82,24 @@ pub struct SizeResult {
     pub fault: Option<String>,
     /// Of the data packets sent again, those whose first transmission had arrived.
     pub spurious_retransmits: u64,
+}
+
+/// Probes that the control thread asked for.
+#[derive(Debug, Serialize)]
+pub struct Probes {
+    /// How many.
+    pub sent: u64,
+    /// How late after its time half of them were asked for, in microseconds.
+    pub late_us_p50: f64,
+    /// How late 99 in 100 were at most.
+    pub late_us_p99: f64,
+}
+
+impl Probes {
+    pub(super) fn of(control: &ControlReport) -> Probes {
+        let late = |q: f64| control.lateness.value_at_quantile(q) as f64 / 1e3;
+        Probes { sent: control.probes, late_us_p50: late(0.5), late_us_p99: late(0.99) }
+    }
 }
 
 /// Latency in microseconds.
@@ -221,6 +242,14 @@ impl Report {
         }
         for (reason, count) in &self.drops {
             writeln!(out, "dropped: {} {reason}", grouped(*count))?;
+        }
+        if self.probes.sent > 0 {
+            let Probes { sent, late_us_p50, late_us_p99 } = self.probes;
+            let sent = grouped(sent);
+            writeln!(
+                out,
+                "probes of paths assumed bad: {sent}, late by {late_us_p50:.0} us (p50), {late_us_p99:.0} us (p99)"
+            )?;
         }
         writeln!(out, "memcpy of 4 KiB pieces on one core: {:.1} Gbit/s; {}", self.memcpy_gbps, self.dpdk_version)?;
         for note in &self.notes {

@@ -1,9 +1,10 @@
 //! Ports, engines, QPs and workers of a bench.
 
-use super::app::{Bench, Mailbox, Peer, Requester};
+use super::app::{Bench, Mailbox, Peer, Requester, Seat};
 use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Link, Op, Options};
+use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, PROBE_PERIOD, link};
 use dataplane::dpdk::{
     Clock, Eal, EalOptions, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
 };
@@ -11,6 +12,7 @@ use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
     Advertised, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, Stats,
 };
+use dataplane::path::SprayingParams;
 use dataplane::transport::{Psn, TransportParams};
 use dataplane::wire::{Addressing, MacAddr, Template, WriteHeaders, frame_len};
 use rand::{RngExt, SeedableRng};
@@ -33,7 +35,8 @@ const NETWORKS: [u32; 2] = [0x0A4D_0000, 0x0A4E_0000];
 
 /// A running bench.
 pub(super) struct Running {
-    pub(super) workers: Workers<Nic, Bench>,
+    pub(super) workers: Workers<Nic, Seat>,
+    pub(super) control: ControlThread,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
     /// Counters of each engine, NIC A's first.
     pub(super) stats: [Vec<Arc<Stats>>; 2],
@@ -191,6 +194,8 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mss = choose_mss(options.mss, max_frame)?;
     let params = NicParams {
         transport: TransportParams { mss, ..TransportParams::default() },
+        // The control thread probes what is assumed bad.
+        spraying: SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() },
         seed: options.seed,
         ..NicParams::default()
     };
@@ -209,6 +214,13 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     }
     let stats_of = |side: &Side| side.nics.iter().map(|nic| Arc::clone(nic.stats())).collect::<Vec<_>>();
     let stats = [stats_of(&a), b.as_ref().map(stats_of).unwrap_or_default()];
+    let clock = Clock::new(&eal);
+    let mut control = ControlThread::start(move || clock.now())?;
+    let (requesters, a_links) = seats(requesters, &control);
+    let (responders, b_links) = seats(responders, &control);
+    let controlled =
+        [a_links, b_links].map(|workers| ControlledNic { controller: Controller::new(PROBE_PERIOD), workers });
+    control.control(controlled.into());
     let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(b) = b {
         lanes.extend(self::lanes(&mut ports[1], b.nics, responders, options, 1)?);
@@ -221,8 +233,17 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     };
     let stop = Arc::new(AtomicBool::new(false));
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
-    let workers = Workers::spawn(&eal, Clock::new(&eal), workers, behaviour, Arc::clone(&stop))?;
-    Ok(Running { workers, mailboxes, stats, ports, mss, worker_count, stop })
+    let workers = Workers::spawn(&eal, clock, workers, behaviour, Arc::clone(&stop))?;
+    Ok(Running { workers, control, mailboxes, stats, ports, mss, worker_count, stop })
+}
+
+/// Links each role of a NIC to the control thread.
+fn seats(roles: Vec<Bench>, control: &ControlThread) -> (Vec<Seat>, Vec<ControlEnd>) {
+    let linked = roles.into_iter().map(|role| {
+        let (worker, end) = link(control.thread());
+        (Seat { role, link: worker }, end)
+    });
+    linked.unzip()
 }
 
 /// Registers memory for pair `k` and opens its QPs: the applications of both ends are what comes out.
@@ -304,10 +325,10 @@ fn reply_template(from: Endpoint, to: Endpoint) -> Result<Template, Error> {
 fn lanes(
     port: &mut Port,
     nics: Vec<Nic>,
-    apps: Vec<Bench>,
+    apps: Vec<Seat>,
     options: &Options,
     n: u64,
-) -> Result<Vec<Lane<Nic, Bench>>, Error> {
+) -> Result<Vec<Lane<Nic, Seat>>, Error> {
     let steering = Steering::new([&*port], nics.len(), STEERING_FRAMES);
     let lanes = nics.into_iter().zip(apps).enumerate().map(|(k, (nic, app))| {
         let queue: Queue = port.take_queue(k as u16).expect("a queue for each worker");

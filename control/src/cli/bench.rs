@@ -1,8 +1,8 @@
 //! `mrcnic bench`.
 
-use super::Error;
 use super::output::standard_output;
 use crate::bench::{self, Link, Op, Options, Watcher};
+use crate::error::Error;
 use bytesize::ByteSize;
 use dataplane::dpdk::{Impairments, PortSpec};
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};

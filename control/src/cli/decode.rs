@@ -4,9 +4,9 @@ mod json;
 mod text;
 mod verdict;
 
-use super::Error;
-use super::error::say;
 use super::output::standard_output;
+use crate::error::Error;
+use crate::error::say;
 use crate::records::capture::{Capture, CapturedPacket, Observations};
 use dataplane::wire::{DscpMap, Rules, UDP_PORT, UDP_PORT_ALTERNATE, UDP_PORTS_MAX};
 use std::collections::BTreeMap;

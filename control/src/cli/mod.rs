@@ -2,11 +2,10 @@
 
 mod bench;
 mod decode;
-mod error;
 mod output;
 mod replay;
 
-pub use error::Error;
+use crate::error;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;

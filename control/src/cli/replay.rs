@@ -1,8 +1,8 @@
 //! `mrcnic replay`: a capture through the NIC.
 
-use super::Error;
-use super::error::say;
 use super::output::standard_output;
+use crate::error::Error;
+use crate::error::say;
 use crate::replay::{self, MORE_PORTS, Options, Rate, replay};
 use dataplane::transport::MPR_MAX;
 use std::path::PathBuf;

@@ -5,8 +5,10 @@
 //! controller owns the schedule of probes and the denials.
 
 mod link;
+mod thread;
 
 pub use link::{ControlEnd, LinkStats, WorkerEnd, link};
+pub use thread::{ControlReport, ControlThread, ControlledNic};
 
 use dataplane::Ns;
 use dataplane::nic::{EvEvent, EvState};

@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Exit code of a failure.
-pub(super) const FAILURE: u8 = 1;
+pub(crate) const FAILURE: u8 = 1;
 /// Exit code of a wrong command line, as clap's.
-pub(super) const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// Why a command did not succeed. It decides the exit code.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum Error {
 
 impl Error {
     /// Prints the error, and gives the exit code.
-    pub(super) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> ExitCode {
         let code = match self {
             Error::Output(e) if e.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Error::Usage(_) => USAGE,
@@ -45,6 +45,6 @@ impl Error {
 }
 
 /// Writes a line to standard error. A closed one is no reason to panic, as `eprintln!` would.
-pub(super) fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,0 +1,186 @@
+//! The control thread of a live run: it sleeps until a worker has something to tell, or a probe is due.
+
+use super::{Command, ControlEnd, Controller};
+use crate::error::Error;
+use dataplane::Ns;
+use dataplane::nic::owner;
+use hdrhistogram::Histogram;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, JoinHandle, Thread};
+use std::time::Duration;
+
+/// Without anything to do the thread looks this often, so that it hears when to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// Longest lateness that is told apart, in ns.
+const LATENESS_MAX: u64 = 10_000_000_000;
+
+/// A NIC to control: its controller, and the links to its workers in their order.
+#[derive(Debug)]
+pub struct ControlledNic {
+    /// What decides.
+    pub controller: Controller,
+    /// Worker i is at link i.
+    pub workers: Vec<ControlEnd>,
+}
+
+/// What the control thread did.
+#[derive(Clone, Debug)]
+pub struct ControlReport {
+    /// Probes asked for.
+    pub probes: u64,
+    /// How late after its time each probe was asked for, in ns.
+    pub lateness: Histogram<u64>,
+}
+
+/// A running control thread. It ends when it is told to, or when this is dropped.
+#[derive(Debug)]
+pub struct ControlThread {
+    handle: Option<JoinHandle<ControlReport>>,
+    stop: Arc<AtomicBool>,
+    nics: Option<mpsc::Sender<Vec<ControlledNic>>>,
+}
+
+impl ControlThread {
+    /// Starts the thread. It waits for its NICs: the links to their workers need to know whom to wake.
+    ///
+    /// # Errors
+    /// [`Error::Failure`] when there can be no more threads.
+    pub fn start(clock: impl Fn() -> Ns + Send + 'static) -> Result<ControlThread, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (nics, wait) = mpsc::channel();
+        let ended = Arc::clone(&stop);
+        let handle = Builder::new()
+            .name("mrcnic-ctl".into())
+            .spawn(move || control(&clock, wait.recv().unwrap_or_default(), &ended))
+            .map_err(|e| Error::Failure(format!("the control thread can't be started: {e}")))?;
+        Ok(ControlThread { handle: Some(handle), stop, nics: Some(nics) })
+    }
+
+    /// The thread, for [`super::link`].
+    #[must_use]
+    pub fn thread(&self) -> Option<Thread> {
+        self.handle.as_ref().map(|handle| handle.thread().clone())
+    }
+
+    /// Hands over the NICs; once.
+    pub fn control(&mut self, nics: Vec<ControlledNic>) {
+        if let Some(sender) = self.nics.take() {
+            // A thread that is gone needs none.
+            let _ = sender.send(nics);
+        }
+    }
+
+    fn end(&mut self) -> Option<ControlReport> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.nics = None;
+        let handle = self.handle.take()?;
+        handle.thread().unpark();
+        handle.join().ok()
+    }
+
+    /// Ends the thread, and returns what it did; `None` when it died.
+    #[must_use]
+    pub fn join(mut self) -> Option<ControlReport> {
+        self.end()
+    }
+}
+
+impl Drop for ControlThread {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn control(clock: &dyn Fn() -> Ns, mut nics: Vec<ControlledNic>, stop: &AtomicBool) -> ControlReport {
+    let mut lateness = Histogram::new_with_bounds(1, LATENESS_MAX, 3).expect("constant bounds");
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock();
+        let mut next: Option<Ns> = None;
+        for ControlledNic { controller, workers } in &mut nics {
+            if let Some(due) = controller.next_wake().filter(|&due| due <= now) {
+                lateness.saturating_record(now.since(due));
+            }
+            turn(now, controller, workers);
+            next = [next, controller.next_wake()].into_iter().flatten().min();
+        }
+        let wait = next.map_or(LOOK, |next| Duration::from_nanos(next.since(clock())));
+        std::thread::park_timeout(wait.min(LOOK));
+    }
+    ControlReport { probes: nics.iter().map(|nic| nic.controller.probes()).sum(), lateness }
+}
+
+/// Hears what happened, lets time pass, and passes commands on.
+fn turn(now: Ns, controller: &mut Controller, workers: &[ControlEnd]) {
+    for worker in workers {
+        while let Some(event) = worker.poll() {
+            controller.on_event(now, event);
+        }
+    }
+    controller.on_time(now);
+    while let Some(command) = controller.poll_command() {
+        let refused = match command {
+            Command::Probe { destination, .. } | Command::Deny { destination, .. } => {
+                ask_owner(workers, destination, command)
+            }
+            Command::Report => workers.iter().all(|worker| worker.ask(command).is_ok()).then_some(()).ok_or(command),
+        };
+        if let Err(command) = refused {
+            controller.put_back(command);
+            break;
+        }
+    }
+}
+
+/// Asks the worker that owns a destination.
+fn ask_owner(workers: &[ControlEnd], destination: IpAddr, command: Command) -> Result<(), Command> {
+    workers.get(owner(destination, workers.len())).map_or(Ok(()), |worker| worker.ask(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Event, PROBE_PERIOD, link};
+    use super::*;
+    use dataplane::nic::{EvEvent, EvState, Nic, NicParams, PortInfo};
+    use dataplane::wire::MacAddr;
+    use std::net::Ipv4Addr;
+    use std::time::Instant;
+
+    #[test]
+    fn commands_go_to_the_worker_that_owns_the_destination_and_wait_while_its_ring_is_full() {
+        let ends: Vec<_> = (0..2).map(|_| link(None)).collect();
+        let workers: Vec<ControlEnd> = ends.iter().map(|(_, control)| control.clone()).collect();
+        let mut controller = Controller::new(PROBE_PERIOD);
+        let peer = IpAddr::from(Ipv4Addr::new(10, 0, 0, 3));
+        for ev in 0..300 {
+            controller.deny(peer, ev, true);
+        }
+        turn(Ns::ZERO, &mut controller, &workers);
+        let port = PortInfo { mac: MacAddr::default(), max_frame: 9000 };
+        let mut nic = Nic::new(NicParams::default(), &[port]).unwrap();
+        let [(mut first, _), (mut second, _)] = <[_; 2]>::try_from(ends).unwrap();
+        assert!(!first.exchange(Ns::ZERO, &mut nic), "the other worker owns 10.0.0.3");
+        let turns = std::iter::from_fn(|| second.exchange(Ns::ZERO, &mut nic).then_some(())).count();
+        assert_eq!(turns, 256 / 32);
+        turn(Ns::ZERO, &mut controller, &workers);
+        assert!(second.exchange(Ns::ZERO, &mut nic), "what had found no room came now");
+        assert_eq!(controller.poll_command(), None);
+    }
+
+    #[test]
+    fn the_thread_asks_for_probes_of_what_it_is_told_and_ends_when_told_to() {
+        let began = Instant::now();
+        let mut thread = ControlThread::start(move || Ns(began.elapsed().as_nanos() as u64)).unwrap();
+        let (_worker, end) = link(thread.thread());
+        let mut controller = Controller::new(PROBE_PERIOD);
+        let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let bad = EvEvent { at: Ns::ZERO, destination: peer, ev: 300, state: EvState::AssumedBad, dropped: 0 };
+        controller.on_event(Ns::ZERO, Event::Ev(bad));
+        thread.control(vec![ControlledNic { controller, workers: vec![end] }]);
+        std::thread::sleep(Duration::from_millis(30));
+        let report = thread.join().unwrap();
+        assert!(report.probes > 0);
+        assert_eq!(report.lateness.len(), report.probes);
+    }
+}
