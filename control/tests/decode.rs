@@ -190,6 +190,48 @@ fn vlan_tags_are_skipped_and_told() {
     }
 }
 
+/// The golden frame, which is IPv6, in an outer header with these addresses' last bytes, and an SRH where wanted.
+fn encapsulated(name: &str, srh: bool) -> Vec<u8> {
+    let mut frame = named(name);
+    let inner = (frame.len() - 14) as u16;
+    let (next, added) = if srh { (43, 24) } else { (41, 0) };
+    let mut outer = vec![0x61, 0x23, 0x45, 0x67];
+    outer.extend((inner + added).to_be_bytes());
+    outer.extend([next, 63]);
+    outer.extend("fcbb::9".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    outer.extend("fcbb:bb00:2:3::".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    if srh {
+        outer.extend([41, 2, 4, 0, 0, 0, 0, 0]);
+        outer.extend("fcbb:bb00:1:2:3::".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    }
+    frame.splice(14..14, outer);
+    frame
+}
+
+#[test]
+fn srv6_encapsulation_is_told_and_the_inner_packet_decoded() {
+    let name = "sack-ipv6-57";
+    let golden = golden().into_iter().find(|frame| frame["name"] == name).unwrap();
+    let bytes = pcap(&[&named(name), &encapsulated(name, false), &encapsulated(name, true)]);
+    let packets = decode(&bytes);
+    assert_eq!(packets[0].get("srv6"), None);
+    for (packet, srh) in packets[1..].iter().zip([0, 1]) {
+        assert_decodes_to(packet, &golden);
+        let expected = serde_json::json!({
+            "outer_src": "fcbb::9", "outer_dst": "fcbb:bb00:2:3::", "dscp": 4, "ecn": 2, "ttl": 63,
+            "flow_label": 0x3_4567, "srh": srh,
+        });
+        assert_eq!(packet["srv6"], expected);
+    }
+    let scratch = Scratch::new();
+    let run = mrcnic().arg("decode").arg(scratch.file("srv6.pcap", &bytes)).assert().success();
+    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(!lines[0].contains("srv6"));
+    assert!(lines[1].contains(", srv6 fcbb::9 > fcbb:bb00:2:3::, dscp "));
+    assert!(lines[2].contains(", srv6 fcbb::9 > fcbb:bb00:2:3:: srh, dscp "));
+}
+
 #[test]
 fn a_wrong_icrc_is_told_and_the_packet_decoded() {
     let mut frame = named("write_only-ipv4-24");

@@ -11,6 +11,7 @@ mod net;
 mod opcode;
 mod packet;
 mod refusal;
+mod srv6;
 mod template;
 
 pub use bth::Bth;
@@ -23,11 +24,14 @@ pub use net::{Ip, Link, MacAddr, source_address};
 pub use opcode::Opcode;
 pub use packet::{Packet, Trim, parse};
 pub use refusal::Refusal;
+pub use srv6::{Encapsulation, Outer, OuterMarks, USIDS_MAX, UsidError, UsidPath, at_switch, next_usid};
 pub use template::{Addressing, AddressingError, Marks, Template, frame_len, padding};
 
 /// Longest header stack that is read: Ethernet, two VLAN tags, IPv6 in IPv6 with a one-segment SRH, UDP, BTH and the longest run of
 /// extension headers. A driver makes so many bytes of a frame contiguous, or all of it.
 pub const HEAD_MAX: usize = 256;
+// SACK and Endpoint Response have the longest extension headers. An SRH with TLVs or used-up segments may be longer than ours.
+const _: () = assert!(14 + 2 * 4 + 40 + srv6::SRH_READ_MAX + 40 + 8 + Bth::LEN + Sack::LEN <= HEAD_MAX);
 /// UDP destination port of MRC over RoCEv2.
 pub const UDP_PORT: u16 = 4791;
 /// The port that one printing of the OCP text names. A reader of captures accepts both.

@@ -1,8 +1,9 @@
 //! Ethernet, VLAN, IP and UDP, as far as MRC needs them.
 
-use super::{Refusal, Rules, bytes};
+use super::{Refusal, Rules, bytes, srv6};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::num::NonZeroU8;
 use core::str::FromStr;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -76,9 +77,14 @@ pub struct Ip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layers {
     pub(super) link: Link,
+    /// The header that MRC judges: under SRv6 the inner one, with what switches wrote into the outer.
     pub(super) ip: Ip,
-    /// First byte of the IP header.
+    /// First byte of that header.
     pub(super) ip_at: usize,
+    /// First byte of the outer IPv6 header.
+    pub(super) outer_at: Option<NonZeroU8>,
+    /// End of what the outer header says it carries; without one, `ip_end`.
+    pub(super) outer_end: usize,
     /// First byte of the UDP header.
     pub(super) udp_at: usize,
     /// End of what IP says it carries; the frame may have trailing bytes.
@@ -143,7 +149,7 @@ fn read_ipv4(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
 }
 
 #[inline]
-fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
+pub(super) fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
     let b: &[u8; 40] = bytes(head, at).ok_or(Refusal::TruncatedIpv6)?;
     let first = u32::from_be_bytes([b[0], b[1], b[2], b[3]]);
     if first >> 28 != 6 {
@@ -168,41 +174,66 @@ fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
 /// trimming switch may have left them as they were.
 #[inline]
 pub(super) fn read_layers(head: &[u8], rules: &Rules) -> Result<Layers, Refusal> {
-    let (link, ethertype, ip_at) = read_link(head)?;
-    let (ip, protocol, header_len, ip_len) = match ethertype {
-        ETHERTYPE_IPV4 => read_ipv4(head, ip_at)?,
-        ETHERTYPE_IPV6 => read_ipv6(head, ip_at)?,
+    let (link, ethertype, first_at) = read_link(head)?;
+    let (first, protocol, header_len, ip_len) = match ethertype {
+        ETHERTYPE_IPV4 => read_ipv4(head, first_at)?,
+        ETHERTYPE_IPV6 => read_ipv6(head, first_at)?,
         _ => return Err(Refusal::NotIp),
     };
-    if protocol != PROTOCOL_UDP {
-        return Err(Refusal::NotUdp);
+    let outer_end = first_at + ip_len;
+    let (mut ip, mut ip_at, mut udp_at, mut ip_end) = (first, first_at, first_at + header_len, outer_end);
+    let encapsulated = protocol != PROTOCOL_UDP;
+    if encapsulated {
+        if ethertype != ETHERTYPE_IPV6 {
+            return Err(Refusal::NotUdp);
+        }
+        (ip, ip_at, udp_at, ip_end) = read_inner(head, udp_at, protocol)?;
     }
-    let udp_at = ip_at + header_len;
     let &[s0, s1, d0, d1, l0, l1, _, _] = bytes(head, udp_at).ok_or(Refusal::TruncatedUdp)?;
     let udp_destination = u16::from_be_bytes([d0, d1]);
     if udp_destination == 0 || !rules.udp_ports.contains(&udp_destination) {
         return Err(Refusal::OtherUdpPort);
     }
+    let mut outer_at = None;
+    if encapsulated {
+        ip = srv6::decapsulated(&first, ip, &rules.dscp)?;
+        outer_at = NonZeroU8::new(first_at as u8);
+    }
     Ok(Layers {
         link,
         ip,
         ip_at,
+        outer_at,
+        outer_end,
         udp_at,
-        ip_end: ip_at + ip_len,
+        ip_end,
         udp_source: u16::from_be_bytes([s0, s1]),
         udp_destination,
         udp_len: usize::from(u16::from_be_bytes([l0, l1])),
     })
 }
 
-/// The source address of an IP frame, for steering it to the worker that owns it; `None` when there is none to read.
+/// Reads the IPv6 header inside an outer one that ends at `at` and announces `next`: the header, where it and UDP begin, and where its
+/// packet ends.
+fn read_inner(head: &[u8], at: usize, next: u8) -> Result<(Ip, usize, usize, usize), Refusal> {
+    let ip_at = srv6::inner_at(head, at, next)?;
+    let (ip, protocol, header_len, ip_len) = read_ipv6(head, ip_at)?;
+    match protocol {
+        PROTOCOL_UDP => Ok((ip, ip_at, ip_at + header_len, ip_at + ip_len)),
+        srv6::NEXT_IPV6 | srv6::NEXT_ROUTING => Err(Refusal::NestedEncapsulation),
+        _ => Err(Refusal::NotUdp),
+    }
+}
+
+/// The source address of an IP frame, under SRv6 the inner one, for steering it to the worker that owns it; `None` when there is none
+/// to read.
 #[inline]
 #[must_use]
 pub fn source_address(head: &[u8]) -> Option<IpAddr> {
     let (_, ethertype, at) = read_link(head).ok()?;
     match ethertype {
         ETHERTYPE_IPV4 => bytes::<4>(head, at + 12).map(|&b| IpAddr::V4(Ipv4Addr::from(b))),
-        ETHERTYPE_IPV6 => bytes::<16>(head, at + 8).map(|&b| IpAddr::V6(Ipv6Addr::from(b))),
+        ETHERTYPE_IPV6 => srv6::innermost_source(head, at),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! A frame, read in place.
 
-use super::{Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Refusal, Rules, bytes, net};
+use super::{Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Outer, Refusal, Rules, bytes, net, srv6};
+use core::num::NonZeroU8;
 
 /// Whether a switch cut the packet down to its headers, by its DSCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,8 @@ pub enum Trim {
 pub struct Packet {
     /// Ethernet header.
     pub link: Link,
-    /// IP header.
+    /// IP header. Under SRv6 the inner one, except that `dscp` is the outer one's where that tells of trimming, and `ecn` holds the
+    /// outer one's congestion mark too (RFC 6040).
     pub ip: Ip,
     /// UDP source port: the low 16 bits of the EV.
     pub udp_source: u16,
@@ -36,6 +38,7 @@ pub struct Packet {
     pub payload_len: usize,
     ip_at: usize,
     udp_at: usize,
+    outer_at: Option<NonZeroU8>,
 }
 
 impl Packet {
@@ -45,6 +48,20 @@ impl Packet {
     #[must_use]
     pub const fn ev(&self) -> u32 {
         (self.ip.flow_label & 0xFFFF) << 16 | self.udp_source as u32
+    }
+
+    /// Where the outer IPv6 header of an encapsulated packet stands, for switches that write into it.
+    #[inline]
+    #[must_use]
+    pub fn outer_at(&self) -> Option<usize> {
+        self.outer_at.map(|at| usize::from(at.get()))
+    }
+
+    /// The outer header of an encapsulated packet, read once more from the frame's first bytes.
+    #[must_use]
+    pub fn outer(&self, head: &[u8]) -> Option<Outer> {
+        let (ip, next, ..) = net::read_ipv6(head, self.outer_at()?).ok()?;
+        Some(Outer { ip, srh: next == srv6::NEXT_ROUTING })
     }
 
     /// Where the iCRC stands.
@@ -85,7 +102,8 @@ impl Packet {
 /// Reads a frame of `len` bytes whose first bytes are `head`: all of it, or at least
 /// [`HEAD_MAX`](super::HEAD_MAX). The iCRC is not checked here.
 ///
-/// Bytes after the UDP datagram (Ethernet padding, a captured FCS) are ignored. Of a trimmed packet the BTH is needed and no more.
+/// A packet in an outer IPv6 header, with or without an SRH, is decapsulated: everything is the inner packet's, but for what switches
+/// write (see [`Packet::ip`]). Bytes after the UDP datagram (Ethernet padding, a captured FCS) are ignored. Of a trimmed packet the BTH is needed and no more.
 ///
 /// # Errors
 /// The first thing that is wrong, from the outside in.
@@ -103,6 +121,9 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
     }
     if layers.ip_end > len || layers.ip_end < bth_at {
         return Err(Refusal::BadIpLength);
+    }
+    if layers.outer_end != layers.ip_end {
+        return Err(Refusal::BadOuterLength);
     }
     let end = layers.udp_at + layers.udp_len;
     if end != layers.ip_end {
@@ -146,5 +167,6 @@ fn packet(layers: &net::Layers, bth: Bth, ext: Ext, trim: Trim, payload_at: usiz
         payload_len,
         ip_at: layers.ip_at,
         udp_at: layers.udp_at,
+        outer_at: layers.outer_at,
     }
 }

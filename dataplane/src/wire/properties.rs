@@ -1,5 +1,7 @@
 //! What holds for every frame, tried on random ones.
 
+mod encapsulated;
+
 use super::*;
 use crate::nic::HEAD_MAX;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -71,8 +73,8 @@ fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
     ]
 }
 
-fn addressing() -> impl Strategy<Value = Addressing> {
-    (any::<[u8; 6]>(), any::<[u8; 6]>(), any::<Option<u16>>(), addresses(), 1_u8..).prop_map(
+fn addressing(addresses: impl Strategy<Value = (IpAddr, IpAddr)>) -> impl Strategy<Value = Addressing> {
+    (any::<[u8; 6]>(), any::<[u8; 6]>(), any::<Option<u16>>(), addresses, 1_u8..).prop_map(
         |(source, destination, vlan, ips, hop_limit)| Addressing {
             source_mac: MacAddr(source),
             destination_mac: MacAddr(destination),
@@ -199,7 +201,11 @@ fn ext(bth: &Bth) -> BoxedStrategy<Ext> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let layers = (addressing(), marks(), bth(), prop::collection::vec(any::<u8>(), 0..70));
+    sample_between(addresses())
+}
+
+fn sample_between(addresses: impl Strategy<Value = (IpAddr, IpAddr)>) -> impl Strategy<Value = Sample> {
+    let layers = (addressing(addresses), marks(), bth(), prop::collection::vec(any::<u8>(), 0..70));
     layers.prop_flat_map(|(addressing, marks, bth, payload)| {
         ext(&bth).prop_map(move |ext| {
             let payload = if bth.opcode.is_data() { payload.clone() } else { Vec::new() };

@@ -39,6 +39,8 @@ refusals! {
     TruncatedIpv4 = "truncated_ipv4", "the frame ends inside the IPv4 header";
     /// The frame ends inside the IPv6 header.
     TruncatedIpv6 = "truncated_ipv6", "the frame ends inside the IPv6 header";
+    /// The frame ends inside a Segment Routing Header.
+    TruncatedSrh = "truncated_srh", "the frame ends inside the SRH";
     /// The frame ends inside the UDP header.
     TruncatedUdp = "truncated_udp", "the frame ends inside the UDP header";
     /// The packet ends inside the BTH.
@@ -75,12 +77,26 @@ refusals! {
     OtherUdpPort = "other_udp_port", "not MRC: UDP to another port";
     /// A fragment of an IP packet; RoCE packets are never fragmented.
     Fragment = "ip_fragment", "not MRC: a fragment of an IP packet";
+    /// IPv6 with a routing header of another type than SRv6's.
+    OtherRoutingHeader = "other_routing_header", "not MRC: a routing header that is no SRH";
+    /// Something else than IPv6 follows the SRH.
+    NoInnerIpv6 = "no_inner_ipv6", "not MRC: no IPv6 header follows the SRH";
+    /// More than one segment is left, or the SRH is too short for its segments.
+    BadSrh = "bad_srh", "more than one segment of the SRH is left, or its segments do not fit it";
+    /// An SRH with which the header stack could be longer than what is read of a frame.
+    LongSrh = "long_srh", "the SRH is longer than is read";
+    /// An encapsulated packet that is encapsulated itself.
+    NestedEncapsulation = "nested_encapsulation", "the packet is encapsulated more than once";
     /// The version nibble or the header length contradicts the EtherType.
     BadIpHeader = "bad_ip_header", "the IP version or header length is wrong";
     /// The IP length is larger than the frame or smaller than its headers.
     BadIpLength = "bad_ip_length", "the IP length does not fit the frame";
+    /// The outer IPv6 header carries more or less than the inner packet.
+    BadOuterLength = "bad_outer_length", "the outer IPv6 length does not fit the inner packet";
     /// The UDP length is not what IP carries.
     BadUdpLength = "bad_udp_length", "the UDP length does not fit the IP length";
+    /// Congestion is marked outside, and the inner packet can't carry the mark (RFC 6040).
+    MarkedNotEct = "marked_not_ect", "a congestion mark outside a packet that is not ECN-capable";
     /// More pad than payload, or payload and pad no multiple of 4.
     BadPad = "bad_pad", "payload and pad are no multiple of 4 bytes";
     /// Bytes between the headers of a control packet and its iCRC.
@@ -97,7 +113,15 @@ impl Refusal {
     /// True when the frame is no MRC packet at all, rather than a broken one.
     #[must_use]
     pub const fn is_not_mrc(self) -> bool {
-        matches!(self, Refusal::NotIp | Refusal::NotUdp | Refusal::OtherUdpPort | Refusal::Fragment)
+        matches!(
+            self,
+            Refusal::NotIp
+                | Refusal::NotUdp
+                | Refusal::OtherUdpPort
+                | Refusal::Fragment
+                | Refusal::OtherRoutingHeader
+                | Refusal::NoInnerIpv6
+        )
     }
 }
 

@@ -1,16 +1,16 @@
 //! Writing frames.
 //!
-//! The addresses of a QP never change, so Ethernet, IP and UDP are written once into a template (by etherparse, off the hot path) and
-//! copied for each frame; what differs from packet to packet is patched.
+//! The addresses of a QP never change, so Ethernet, IP and UDP, and the headers of an SRv6 encapsulation, are written once into a
+//! template (by etherparse, off the hot path) and copied for each frame; what differs from packet to packet is patched.
 
-use super::{Bth, Ext, ICRC_LEN, Icrc, MacAddr};
+use super::{Bth, Encapsulation, Ext, ICRC_LEN, Icrc, MacAddr, OuterMarks, UsidPath, srv6};
 use core::net::IpAddr;
 use etherparse::{
     Ethernet2Header, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, SingleVlanHeader, UdpHeader, VlanId, VlanPcp,
 };
 
-/// Ethernet, one VLAN tag, IPv6 and UDP.
-const TEMPLATE_MAX: usize = 14 + 4 + 40 + 8;
+/// Ethernet, one VLAN tag, IPv6 with an SRH, IPv6 and UDP.
+const TEMPLATE_MAX: usize = 14 + 4 + 40 + srv6::SRH_LEN + 40 + 8;
 
 /// The addresses of frames in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,9 @@ pub enum AddressingError {
     /// One address is IPv4, the other IPv6.
     #[error("{0} and {1} are not of one address family: give two IPv4 or two IPv6 addresses")]
     MixedFamilies(IpAddr, IpAddr),
+    /// SRv6 encapsulates IPv6, as next header 41 says.
+    #[error("SRv6 carries IPv6, and {0} is an IPv4 address: give the QP IPv6 addresses, or no SRv6 path")]
+    EncapsulatedIpv4(IpAddr),
 }
 
 /// What differs from packet to packet below the BTH.
@@ -54,11 +57,36 @@ pub struct Marks {
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
     bytes: [u8; TEMPLATE_MAX],
+    /// The outer IPv6 header.
+    outer: Option<OuterPlace>,
+    /// The IP header that carries UDP.
     ip_at: u8,
     udp_at: u8,
     v6: bool,
     /// IPv4: sum of the header's 16-bit words with TOS, length and checksum as 0.
     ip_sum: u32,
+}
+
+/// Where an encapsulation's headers stand.
+#[derive(Clone, Copy, Debug)]
+struct OuterPlace {
+    at: u8,
+    srh: bool,
+    path: UsidPath,
+}
+
+impl OuterPlace {
+    /// Writes what differs from packet to packet.
+    #[inline]
+    fn write(self, below: &mut [u8], outer: &OuterMarks) {
+        let at = usize::from(self.at);
+        let destination = outer.destination.octets();
+        below[at..at + 4].copy_from_slice(&outer.first_word());
+        below[at + 24..at + 40].copy_from_slice(&destination);
+        if self.srh {
+            below[at + 48..at + 64].copy_from_slice(&destination);
+        }
+    }
 }
 
 /// Bytes of padding that round `payload` up to a multiple of 4.
@@ -81,6 +109,22 @@ impl Template {
     /// # Errors
     /// [`AddressingError::MixedFamilies`].
     pub fn new(addressing: &Addressing) -> Result<Template, AddressingError> {
+        Template::build(addressing, None)
+    }
+
+    /// Makes the headers for `addressing` inside an outer IPv6 header, and an SRH if that is wanted: 40 or 64 bytes more. Outer and inner
+    /// hop limit are the same.
+    ///
+    /// # Errors
+    /// [`AddressingError`].
+    pub fn encapsulated(addressing: &Addressing, outer: &Encapsulation) -> Result<Template, AddressingError> {
+        match addressing.source {
+            IpAddr::V6(_) => Template::build(addressing, Some(outer)),
+            IpAddr::V4(_) => Err(AddressingError::EncapsulatedIpv4(addressing.source)),
+        }
+    }
+
+    fn build(addressing: &Addressing, encapsulation: Option<&Encapsulation>) -> Result<Template, AddressingError> {
         let mut bytes = [0; TEMPLATE_MAX];
         let mut at = 0;
         let mut put = |header: &[u8]| {
@@ -105,6 +149,24 @@ impl Template {
                 ether_type,
             };
             ip_at = put(&tag.to_bytes());
+        }
+        let mut outer = None;
+        if let Some(encapsulation) = encapsulation {
+            outer = Some(OuterPlace { at: ip_at as u8, srh: encapsulation.srh, path: encapsulation.path });
+            let destination = encapsulation.path.destination();
+            let ip = Ipv6Header {
+                traffic_class: 0,
+                flow_label: Ipv6FlowLabel::ZERO,
+                payload_length: 0,
+                next_header: if encapsulation.srh { IpNumber::IPV6_ROUTE_HEADER } else { IpNumber::IPV6 },
+                hop_limit: addressing.hop_limit,
+                source: encapsulation.source.octets(),
+                destination: destination.octets(),
+            };
+            ip_at = put(&ip.to_bytes());
+            if encapsulation.srh {
+                ip_at = put(&srv6::srh(destination));
+            }
         }
         let mut ip_sum = 0;
         let udp_at = match (addressing.source, addressing.destination) {
@@ -138,10 +200,10 @@ impl Template {
             (source, destination) => return Err(AddressingError::MixedFamilies(source, destination)),
         };
         put(&UdpHeader { source_port: 0, destination_port: addressing.udp_port, length: 0, checksum: 0 }.to_bytes());
-        Ok(Template { bytes, ip_at: ip_at as u8, udp_at: udp_at as u8, v6, ip_sum })
+        Ok(Template { bytes, outer, ip_at: ip_at as u8, udp_at: udp_at as u8, v6, ip_sum })
     }
 
-    /// Bytes of Ethernet, IP and UDP.
+    /// Bytes of Ethernet, IP and UDP, and of the encapsulation.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -162,7 +224,8 @@ impl Template {
     }
 
     /// Writes all headers of a frame into `frame`, which has the length that [`Template::frame_len`] gives, and returns
-    /// where the payload goes; `None` when the headers do not fit. The pad count of `bth` follows from `payload`.
+    /// where the payload goes; `None` when the headers do not fit. The pad count of `bth` follows from `payload`. An encapsulated frame
+    /// takes the path of the template, with [`OuterMarks::of`]; [`Template::write_outer`] changes that.
     #[inline]
     #[must_use]
     pub fn write_headers(&self, frame: &mut [u8], marks: Marks, bth: &Bth, ext: &Ext, payload: usize) -> Option<usize> {
@@ -173,6 +236,11 @@ impl Template {
         let ip_len = (len - ip_at) as u16;
         let udp_len = (len - udp_at) as u16;
         let traffic_class = marks.dscp << 2 | marks.ecn;
+        if let Some(outer) = self.outer {
+            let at = usize::from(outer.at);
+            below[at..at + 4].copy_from_slice(&OuterMarks::of(outer.path, marks).first_word());
+            below[at + 4..at + 6].copy_from_slice(&((len - at - 40) as u16).to_be_bytes());
+        }
         if self.v6 {
             let first = 6 << 28 | u32::from(traffic_class) << 20 | marks.ev >> 16;
             below[ip_at..ip_at + 4].copy_from_slice(&first.to_be_bytes());
@@ -191,6 +259,17 @@ impl Template {
         frame.get_mut(bth_at..bth_at + Bth::LEN)?.copy_from_slice(&bth.to_bytes());
         let ext_at = bth_at + Bth::LEN;
         Some(ext_at + ext.write(frame.get_mut(ext_at..)?)?)
+    }
+
+    /// Gives a frame of this template another path and other marks outside, once [`Template::write_headers`] has written it, before or
+    /// after [`Template::seal`]: the iCRC does not cover the outer header. `false`, and nothing is written, when the template is not one of
+    /// [`Template::encapsulated`] or the frame is too short.
+    #[inline]
+    #[must_use]
+    pub fn write_outer(&self, frame: &mut [u8], outer: &OuterMarks) -> bool {
+        let (Some(place), Some(below)) = (self.outer, frame.get_mut(..self.len())) else { return false };
+        place.write(below, outer);
+        true
     }
 
     /// Header checksum from the prepared sum and the two words that differ (RFC 1071).

@@ -2,7 +2,7 @@
 
 use super::verdict::{Icrc, Verdict};
 use crate::records::capture::CapturedPacket;
-use dataplane::wire::{Bth, Ext, Nack, Packet, Probe, Sack, SackFor, Timestamp, Trim, WriteHeaders};
+use dataplane::wire::{Bth, Ext, Nack, Outer, Packet, Probe, Sack, SackFor, Timestamp, Trim, WriteHeaders};
 use serde::Serialize;
 use std::io;
 use std::net::IpAddr;
@@ -17,11 +17,13 @@ pub(super) fn write(out: &mut Vec<u8>, captured: &CapturedPacket<'_>, verdict: &
                 Icrc::Wrong => Some(false),
                 Icrc::None => None,
             };
-            let (index, lower, packet) = (captured.index, LowerFields::of(packet), PacketFields::of(packet));
+            let (index, packet, lower) =
+                (captured.index, PacketFields::of(packet), LowerFields::of(packet, captured.bytes));
             serde_json::to_writer(out, &Decoded { index, ok: true, packet, icrc_ok, lower, facts })
         }
         Verdict::Refused { reason, headers, .. } => {
-            let (packet, lower) = (headers.as_ref().map(PacketFields::of), headers.as_ref().map(LowerFields::of));
+            let packet = headers.as_ref().map(PacketFields::of);
+            let lower = headers.as_ref().map(|headers| LowerFields::of(headers, captured.bytes));
             serde_json::to_writer(out, &Refused { index: captured.index, ok: false, reason, packet, lower, facts })
         }
     }
@@ -92,6 +94,35 @@ struct LowerFields {
     ttl: u8,
     flow_label: u32,
     udp_dport: u16,
+    /// Of an encapsulated packet; all other fields are the inner packet's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    srv6: Option<OuterFields>,
+}
+
+/// The outer IPv6 header, as it was captured.
+#[derive(Serialize)]
+struct OuterFields {
+    outer_src: IpAddr,
+    outer_dst: IpAddr,
+    dscp: u8,
+    ecn: u8,
+    ttl: u8,
+    flow_label: u32,
+    srh: u8,
+}
+
+impl From<Outer> for OuterFields {
+    fn from(outer: Outer) -> OuterFields {
+        OuterFields {
+            outer_src: outer.ip.source,
+            outer_dst: outer.ip.destination,
+            dscp: outer.ip.dscp,
+            ecn: outer.ip.ecn,
+            ttl: outer.ip.hop_limit,
+            flow_label: outer.ip.flow_label,
+            srh: outer.srh.into(),
+        }
+    }
 }
 
 impl PacketFields {
@@ -111,7 +142,7 @@ impl PacketFields {
 }
 
 impl LowerFields {
-    fn of(packet: &Packet) -> LowerFields {
+    fn of(packet: &Packet, frame: &[u8]) -> LowerFields {
         LowerFields {
             trim: match packet.trim {
                 Trim::Whole => None,
@@ -126,6 +157,7 @@ impl LowerFields {
             ttl: packet.ip.hop_limit,
             flow_label: packet.ip.flow_label,
             udp_dport: packet.udp_destination,
+            srv6: packet.outer(frame).map(OuterFields::from),
         }
     }
 }

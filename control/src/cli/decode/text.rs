@@ -31,7 +31,7 @@ impl Text {
         write!(out, "{:>6} {:>14} ", captured.index, self.time(captured))?;
         match verdict {
             Verdict::Read { packet, icrc } => {
-                self.packet(out, packet)?;
+                self.packet(out, packet, captured.bytes)?;
                 let icrc = match icrc {
                     Icrc::Right => "icrc ok",
                     Icrc::Wrong => "icrc WRONG",
@@ -42,7 +42,7 @@ impl Text {
             }
             Verdict::Refused { reason, headers, .. } => {
                 if let Some(packet) = headers {
-                    self.packet(out, packet)?;
+                    self.packet(out, packet, captured.bytes)?;
                     out.extend_from_slice(b", ");
                 }
                 write!(out, "[{reason}]")
@@ -59,7 +59,7 @@ impl Text {
         format!("{sign}{}.{:09}", since / SECOND, since % SECOND)
     }
 
-    fn packet(&mut self, out: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
+    fn packet(&mut self, out: &mut Vec<u8>, packet: &Packet, frame: &[u8]) -> io::Result<()> {
         let addresses = format!("{} > {}", packet.ip.source, packet.ip.destination);
         self.addresses = self.addresses.max(addresses.len());
         let (width, bth) = (self.addresses, &packet.bth);
@@ -73,6 +73,10 @@ impl Text {
         write!(out, "{}, ", Fields(&packet.ext))?;
         if let Some(tci) = packet.link.vlan {
             write!(out, "vlan {}, ", tci & 0x0FFF)?;
+        }
+        if let Some(outer) = packet.outer(frame) {
+            let srh = if outer.srh { " srh" } else { "" };
+            write!(out, "srv6 {} > {}{srh}, ", outer.ip.source, outer.ip.destination)?;
         }
         write!(out, "dscp {} {}, len {}", packet.ip.dscp, ecn(packet.ip.ecn), packet.payload_len)
     }
