@@ -50,10 +50,15 @@ impl PortSet {
         self.iter().find(|&port| !others.contains(port))
     }
 
-    /// The port of the EV with this index, where EVs are dealt to the ports in turn. The set is not empty.
-    pub(super) fn dealt(self, index: u64) -> u8 {
+    /// The port of the EV with this index, from 0, where EVs are dealt to the ports in turn, as GENERATED profiles do it. Of an empty set,
+    /// port 1.
+    #[must_use]
+    pub fn dealt(self, index: u64) -> u8 {
+        if self.is_empty() {
+            return 1;
+        }
         let mut rest = self.0;
-        for _ in 0..index % u64::from(self.len().max(1)) {
+        for _ in 0..index % u64::from(self.len()) {
             rest &= rest - 1;
         }
         rest.trailing_zeros() as u8 + 1
@@ -78,6 +83,7 @@ mod tests {
         let ports = PortSet::from_mask(0b1000_0101);
         assert_eq!((0..7).map(|i| ports.dealt(i)).collect::<Vec<_>>(), [1, 3, 8, 1, 3, 8, 1]);
         assert_eq!(ports.to_string(), "1, 3, 8");
+        assert_eq!(PortSet::from_mask(0).dealt(5), 1);
     }
 
     #[test]

@@ -396,7 +396,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::FormatReset),
         Just(Step::Auto),
         (0u32..5).prop_map(Step::Explicit),
-        (0u32..5000).prop_map(Step::Generated),
+        prop_oneof![0u32..40, Just(4097)].prop_map(Step::Generated),
         (0u16..6, 0u8..4).prop_map(|(value, port)| Step::Populate(value, port)),
         (0u16..6, 0u16..6, 0u8..4, any::<bool>()).prop_map(|(a, b, port, all)| Step::Replace(a, b, port, all)),
         Just(Step::Online),
