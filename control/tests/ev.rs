@@ -100,7 +100,7 @@ fn a_definition_of_2_to_the_32_evs_is_expanded_at_once() {
 fn a_field_across_flow_label_and_udp_port_shows_both_parts() {
     let text = text_of("--field a:12 --field b:8 --field c:12");
     assert!(text.contains("flow label 3:0, UDP source port 15:12"), "{text}");
-    assert!(text.contains(" c       11:0   UDP source port 11:0"), "{text}");
+    assert!(text.contains(" c        11:0   UDP source port 11:0"), "{text}");
 }
 
 #[test]
@@ -171,7 +171,10 @@ fn a_wrong_srv6_definition_is_named_too() {
     refused(&format!("{locator} --field s1:17:min=1"), &["--field s1: the field has 17 bits, and the format has 16"]);
     let many = (1..=7).map(|n| format!(" --field s{n}:16:min=1")).collect::<String>();
     refused(&format!("{locator}{many}"), &["7 uSIDs"]);
-    refused(&format!("{locator} --field a:16:min=1 --field b:16:min=1 --field c:1:min=1"), &["33 in all", "fix some"]);
+    refused(
+        &format!("{locator} --field a:16:min=1 --field b:16:min=1 --field c:1:min=1"),
+        &["--field c: the masks have 33 bits in all", "fix some"],
+    );
 }
 
 #[test]

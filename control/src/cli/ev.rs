@@ -104,8 +104,18 @@ impl Expand {
         let format = self.format_of(&fields)?;
         Expansion::new(&format, &fields, self.seed).map_err(|error| match error {
             ExpansionError::Field { at, error } => Error::Usage(format!("--field {}: {error}", self.fields[at].name)),
-            error => Error::Usage(format!("--field: {error}")),
+            error => Error::Usage(format!("--field {}: {error}", self.beyond_ev())),
         })
+    }
+
+    /// The field with which the masks have more bits than an EV has.
+    fn beyond_ev(&self) -> &str {
+        let mut bits = 0;
+        let beyond = self.fields.iter().find(|Field { field, .. }| {
+            bits += field.mask.count_ones();
+            bits > 32
+        });
+        beyond.map_or("", |field| &field.name)
     }
 
     fn check_names(&self) -> Result<(), Error> {
