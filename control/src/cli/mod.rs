@@ -2,6 +2,7 @@
 
 mod bench;
 mod decode;
+mod ev;
 mod output;
 mod replay;
 
@@ -28,6 +29,8 @@ enum Command {
     Bench(bench::Args),
     /// Decode the MRC packets of a capture
     Decode(decode::Args),
+    /// Work with entropy values, by which packets are sprayed over paths
+    Ev(ev::Args),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
 }
@@ -73,6 +76,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Decode(args) => decode::run(&args),
+        Command::Ev(args) => ev::run(&args),
         Command::Replay(args) => replay::run(&args),
     };
     match done {
