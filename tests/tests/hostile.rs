@@ -3,10 +3,7 @@
 use dataplane::Ns;
 use dataplane::nic::{DropReason, NicParams, PortId, QpState, Status};
 use dataplane::time::{MS, US};
-use dataplane::wire::{
-    Addressing, Aeth, Bth, CcState, Ext, MacAddr, Marks, Meth, Nack, Opcode, Refusal, Reth, Sack, SackFor, Skip,
-    Template, UDP_PORT, WriteHeaders,
-};
+use dataplane::wire::{Aeth, Bth, CcState, Ext, Meth, Nack, Opcode, Refusal, Reth, Sack, SackFor, Skip, WriteHeaders};
 use mrcnic_tests::{Channel, Fate, IOVA, Pair, QpPair};
 use proptest::prelude::*;
 
@@ -20,22 +17,7 @@ fn pair() -> (Pair, QpPair) {
 
 /// A frame that NIC `from` might have sent to the other.
 fn frame(pair: &Pair, from: usize, dscp: u8, bth: Bth, ext: &Ext, payload: &[u8]) -> Vec<u8> {
-    let template = Template::new(&Addressing {
-        source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
-        destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
-        vlan: None,
-        source: pair.address(from),
-        destination: pair.address(1 - from),
-        hop_limit: 64,
-        udp_port: UDP_PORT,
-    })
-    .unwrap();
-    let mut out = vec![0; template.frame_len(ext.len(), payload.len())];
-    let marks = Marks { ev: 300, dscp, ecn: 2 };
-    let at = template.write_headers(&mut out, marks, &bth, ext, payload.len()).unwrap();
-    out[at..at + payload.len()].copy_from_slice(payload);
-    assert!(template.seal(&mut out, at, payload.len()));
-    out
+    pair.frame(from, dscp, bth, ext, payload)
 }
 
 fn write_ext(pair: &Pair, va: u64, dmalen: u32, imm: bool) -> Ext {
