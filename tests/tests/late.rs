@@ -1,0 +1,68 @@
+//! What comes late, is owed, or was overtaken: SACKs, windows, probe answers, and QPs that ended.
+
+use dataplane::Ns;
+use dataplane::nic::{DropReason, NicParams, Operation, PortId, QpState, Status, WriteRequest};
+use dataplane::time::{MS, SEC, US};
+use dataplane::transport::{RttMode, TransportParams};
+use dataplane::wire::{Bth, CcState, Ext, Meth, Opcode, Reth, Sack, SackFor, Skip, WriteHeaders};
+use mrcnic_tests::{Channel, Fate, IOVA, Pair, QpPair};
+
+fn transport(change: impl FnOnce(&mut TransportParams)) -> NicParams {
+    let mut params = NicParams::default();
+    change(&mut params.transport);
+    params
+}
+
+fn sack(cack: u32, mpr: u8, answers: SackFor) -> Sack {
+    Sack {
+        skip: Skip::None,
+        answers,
+        entropy: 300,
+        spdcid: 0,
+        dpdcid: 0,
+        cack_psn: cack,
+        cc_type: 0,
+        cc_flags: 0,
+        mpr,
+        sack_offset: 1,
+        sack_bitmap: 0,
+        cc: CcState::default(),
+    }
+}
+
+/// A SACK of NIC 1 reaches NIC 0.
+fn receive_sack(pair: &mut Pair, qp: &QpPair, sack: Sack) -> Result<(), DropReason> {
+    let bth = Bth::new(Opcode::Sack, qp.qpn[0].get(), sack.cack_psn);
+    let bytes = pair.frame(1, 46, bth, &Ext::Sack(sack), &[]);
+    let now = pair.now;
+    pair.nics[0].receive(now, PortId(0), &bytes.as_slice())
+}
+
+/// Loses the data packet with this PSN until `until`.
+fn lose_until(pair: &mut Pair, psn: u32, until: Ns) {
+    pair.filter = Some(Box::new(move |now, from, packet, _| {
+        let hit = from == 0 && packet.bth.opcode.is_data() && packet.bth.psn == psn && now < until;
+        if hit { Fate::Drop } else { Fate::Pass }
+    }));
+}
+
+#[test]
+fn dynamic_mpr_of_a_responder_made_for_few_psns_holds_all_that_it_advertises() {
+    let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
+    let mut pair = Pair::new(params, 200 * 4096, Channel::default(), 1);
+    pair.replace_nic(
+        1,
+        transport(|t| {
+            t.dynamic_mpr = true;
+            t.max_psn_range = 16;
+        }),
+    );
+    pair.fill(1);
+    lose_until(&mut pair, 0, Ns(US));
+    let qp = pair.connect(0);
+    pair.nics[1].set_window(qp.qpn[1], 128);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 200 * 4096)).unwrap();
+    pair.run_for(SEC);
+    assert_eq!(pair.completions[0].len(), 1);
+    assert!(pair.bytes(1, 0, 200 * 4096) == pair.bytes(0, 0, 200 * 4096), "every byte arrived");
+}
