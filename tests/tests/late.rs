@@ -66,3 +66,23 @@ fn dynamic_mpr_of_a_responder_made_for_few_psns_holds_all_that_it_advertises() {
     assert_eq!(pair.completions[0].len(), 1);
     assert!(pair.bytes(1, 0, 200 * 4096) == pair.bytes(0, 0, 200 * 4096), "every byte arrived");
 }
+
+#[test]
+fn an_immediate_without_a_receive_does_not_take_along_one_before_it_that_found_its_own() {
+    let mut pair = Pair::new(NicParams::default(), 8192, Channel::default(), 1);
+    // The second arrives first.
+    lose_until(&mut pair, 1, Ns(US));
+    let qp = pair.connect(0);
+    pair.nics[1].post_receive(qp.qpn[1], 70).unwrap();
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 8)).unwrap();
+    for id in 1..4 {
+        let request = WriteRequest { immediate: Some(id as u32), ..pair.write(id, 0, 0, 8) };
+        pair.nics[0].post_write(qp.qpn[0], &request).unwrap();
+    }
+    pair.run_for(MS);
+    let received: Vec<_> = pair.completions[1].iter().map(|c| (c.completion.wr_id, c.completion.operation)).collect();
+    assert_eq!(received, [(70, Operation::Receive { immediate: 1 })]);
+    let ends: Vec<_> = pair.completions[0].iter().map(|c| (c.completion.wr_id, c.completion.status)).collect();
+    let expected = [(0, Status::Success), (1, Status::Success), (2, Status::RemoteOperation), (3, Status::Flushed)];
+    assert_eq!(ends, expected);
+}

@@ -279,33 +279,44 @@ impl Responder {
         let mut asked = false;
         loop {
             let from = self.cack.next();
-            let run = self.received.word(from).trailing_ones();
+            let mut run = self.received.word(from).trailing_ones();
+            let mut refusal = None;
+            let mut immediates = self.immediate_ends.word(from) & low_bits(run);
+            while immediates != 0 {
+                let at = immediates.trailing_zeros();
+                match self.immediates.complete(from.plus(at as i32)) {
+                    Ok(completion) => ended(completion),
+                    Err(syndrome) => {
+                        // What is before it stands.
+                        (run, refusal) = (at, Some(syndrome));
+                        break;
+                    }
+                }
+                immediates &= immediates - 1;
+            }
             if run == 0 {
-                break;
+                return refusal.map_or(Ok(asked), Err);
             }
             let passed = low_bits(run);
             let ends = self.ends.word(from) & passed;
             self.messages = self.messages.wrapping_add(ends.count_ones());
             self.at_boundary = ends >> (run - 1) & 1 == 1;
             asked |= self.asks.word(from) & passed != 0;
-            let mut immediates = self.immediate_ends.word(from) & passed;
             for bits in [&mut self.received, &mut self.begins, &mut self.ends, &mut self.asks, &mut self.immediate_ends]
             {
                 bits.clear_run(from, run);
             }
-            while immediates != 0 {
-                ended(self.immediates.complete(from.plus(immediates.trailing_zeros() as i32))?);
-                immediates &= immediates - 1;
-            }
             self.cack = self.cack.plus(run as i32);
             self.out_of_order -= run;
+            self.walk = 1;
+            self.extend();
+            if let Some(syndrome) = refusal {
+                return Err(syndrome);
+            }
             if run < 64 {
-                break;
+                return Ok(asked);
             }
         }
-        self.walk = 1;
-        self.extend();
-        Ok(asked)
     }
 
     /// What a packet that arrived before draws: a SACK, and an ACK where it asks for one and its message is whole.
