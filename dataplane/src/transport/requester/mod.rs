@@ -399,7 +399,9 @@ impl Requester {
     #[inline]
     fn packet(&self, message: &Message, number: u32, psn: Psn, turn: Turn) -> Outgoing {
         let request = &message.request;
-        let index = psn.distance(message.first) as u32;
+        // Counted back from where the message is being sent: its packets may be more than PSNs can tell apart.
+        let frontier = message.first.plus(message.sent as i32);
+        let index = message.sent.wrapping_sub(frontier.distance(psn) as u32);
         let at = index * self.params.mss;
         let last = index + 1 == message.packets;
         Outgoing {
