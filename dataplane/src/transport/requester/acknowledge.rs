@@ -111,7 +111,9 @@ impl Requester {
         }
         self.cack = cack;
         let mut any = false;
-        while let Some(psn) = self.unacked.first_set(self.una, (cack.distance(self.una) + 1).max(0) as u32) {
+        let mut from = self.una;
+        while let Some(psn) = self.unacked.first_set(from, (cack.distance(from) + 1).max(0) as u32) {
+            from = psn.next();
             any |= self.acknowledge(psn, observer);
         }
         any

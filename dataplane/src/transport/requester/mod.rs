@@ -532,7 +532,9 @@ impl Requester {
     }
 
     fn abandon<O: Observer>(&mut self, observer: &mut O) {
-        while let Some(psn) = self.unacked.first_set(self.una, self.outstanding_span()) {
+        let mut from = self.una;
+        while let Some(psn) = self.unacked.first_set(from, self.next.distance(from) as u32) {
+            from = psn.next();
             self.unacked.clear(psn);
             self.lost.clear(psn);
             self.land(self.index(psn), observer);
