@@ -47,6 +47,23 @@ fn lose_until(pair: &mut Pair, psn: u32, until: Ns) {
 }
 
 #[test]
+fn dynamic_mpr_of_a_sack_that_was_overtaken_does_not_widen_the_window_again() {
+    let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
+    let mut pair = Pair::new(params, 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);
+    let qp = pair.connect(0);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 1 << 20)).unwrap();
+    pair.run_until(Ns(US));
+    // The responder narrowed its window to 128 once it had 201 packets; what it said before comes after.
+    receive_sack(&mut pair, &qp, sack(200, 1, SackFor::Packet { offset: 0 })).unwrap();
+    assert_eq!(pair.nics[0].send_window(qp.qpn[0]), Some(128));
+    receive_sack(&mut pair, &qp, sack(50, 8, SackFor::Packet { offset: 0 })).unwrap();
+    assert_eq!(pair.nics[0].send_window(qp.qpn[0]), Some(128));
+    // At one and the same cumulative ACK both are promises.
+    receive_sack(&mut pair, &qp, sack(200, 2, SackFor::Packet { offset: 0 })).unwrap();
+    assert_eq!(pair.nics[0].send_window(qp.qpn[0]), Some(256));
+}
+
+#[test]
 fn dynamic_mpr_of_a_responder_made_for_few_psns_holds_all_that_it_advertises() {
     let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 200 * 4096, Channel::default(), 1);

@@ -298,7 +298,8 @@ impl Nic {
         } else if report.idle {
             self.stats.idle_acknowledgements.add(1);
         }
-        if self.params.transport.dynamic_mpr && sack.mpr > 0 {
+        // What an overtaken SACK allowed may have been taken back since.
+        if self.params.transport.dynamic_mpr && sack.mpr > 0 && !report.overtaken {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
         let signal = SackSignal {

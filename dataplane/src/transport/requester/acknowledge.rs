@@ -18,6 +18,8 @@ pub struct SackReport {
     pub idle: bool,
     /// It speaks of PSNs beyond the highest sent, and was ignored as a whole.
     pub beyond_sent: bool,
+    /// Its cumulative ACK is older than one that came before it.
+    pub overtaken: bool,
 }
 
 impl Requester {
@@ -39,6 +41,7 @@ impl Requester {
                 observer.spurious(resends.into());
             }
         }
+        let overtaken = self.cack.is_after(cack);
         let mut acknowledged = self.acknowledge_up_to(cack, observer);
         let mut reported = cack;
         if let Some(psn) = drew.filter(|psn| !psn.is_after(highest_sent)) {
@@ -54,7 +57,7 @@ impl Requester {
         }
         self.find_gaps(observer);
         self.watch_completion(now);
-        SackReport { rtt, idle: !acknowledged, beyond_sent: false }
+        SackReport { rtt, idle: !acknowledged, beyond_sent: false, overtaken }
     }
 
     /// A transport ACK or NAK came with `psn` as its cumulative ACK.
@@ -69,7 +72,7 @@ impl Requester {
         observer: &mut O,
     ) -> Result<SackReport, Fault> {
         if psn.is_after(self.next.plus(-1)) {
-            return Ok(SackReport { beyond_sent: true, idle: true, rtt: None });
+            return Ok(SackReport { beyond_sent: true, idle: true, ..SackReport::default() });
         }
         let acknowledged = self.acknowledge_up_to(psn, observer);
         self.slide();
@@ -80,9 +83,7 @@ impl Requester {
             Some(Syndrome::RemoteAccess) => Err(Fault::RemoteAccess),
             Some(Syndrome::RemoteOperation | Syndrome::WriteImmLimit) => Err(Fault::RemoteOperation),
             None if aeth.syndrome & NAK_CLASS == NAK_CLASS => Err(Fault::RemoteOperation),
-            Some(Syndrome::Ack) | None => {
-                Ok(SackReport { rtt: None, idle: !acknowledged && !completed, beyond_sent: false })
-            }
+            Some(Syndrome::Ack) | None => Ok(SackReport { idle: !acknowledged && !completed, ..SackReport::default() }),
         }
     }
 
