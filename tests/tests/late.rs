@@ -85,6 +85,23 @@ fn dynamic_mpr_of_a_responder_made_for_few_psns_holds_all_that_it_advertises() {
 }
 
 #[test]
+fn a_packet_beyond_the_responders_window_waits_until_the_window_moves_instead_of_knocking() {
+    let params = NicParams { window_bytes: 1 << 40, ..NicParams::default() };
+    let mut pair = Pair::new(params, 64 * 4096, Channel::default(), 1);
+    pair.replace_nic(1, transport(|t| t.max_psn_range = 16));
+    pair.fill(1);
+    // PSN 0 is lost, so the window of 16 stands still until its timer.
+    lose_until(&mut pair, 0, Ns(US));
+    let qp = pair.connect(0);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 64 * 4096)).unwrap();
+    pair.run_until(Ns(150 * US));
+    assert_eq!(pair.nics[1].stats().drops_by(DropReason::PsnOutOfWindow), 48, "each knocks once");
+    pair.run_for(MS);
+    assert_eq!(pair.completions[0].len(), 1);
+    assert!(pair.bytes(1, 0, 64 * 4096) == pair.bytes(0, 0, 64 * 4096));
+}
+
+#[test]
 fn an_immediate_without_a_receive_does_not_take_along_one_before_it_that_found_its_own() {
     let mut pair = Pair::new(NicParams::default(), 8192, Channel::default(), 1);
     // The second arrives first.

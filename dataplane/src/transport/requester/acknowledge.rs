@@ -111,6 +111,7 @@ impl Requester {
             return false;
         }
         self.cack = cack;
+        self.barrier = None;
         let mut any = false;
         let mut from = self.una;
         while let Some(psn) = self.unacked.first_set(from, (cack.distance(from) + 1).max(0) as u32) {
