@@ -47,6 +47,21 @@ fn lose_until(pair: &mut Pair, psn: u32, until: Ns) {
 }
 
 #[test]
+fn a_sack_that_was_owed_reflects_the_timestamp_of_its_packet_too() {
+    let params = transport(|t| (t.rtt_mode, t.mss) = (RttMode::WireTimestamp, 1000));
+    let mut pair = Pair::new(params, 8192, Channel::default(), 1);
+    pair.run_until(Ns(MS));
+    // The first packet alone arrives: too little for a SACK at once.
+    lose_until(&mut pair, 1, Ns(SEC));
+    let qp = pair.connect(0);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 2000)).unwrap();
+    pair.run_for(10 * US);
+    assert_eq!(pair.nics[1].stats().tx_sacks.get(), 1);
+    let rtt = pair.nics[0].last_rtt(pair.address(1)).unwrap();
+    assert!((1_800..=2_200).contains(&rtt), "{rtt} ns over a path of 1 us each way");
+}
+
+#[test]
 fn dynamic_mpr_of_a_sack_that_was_overtaken_does_not_widen_the_window_again() {
     let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);

@@ -18,6 +18,8 @@ mod probe;
 mod qp;
 mod receive;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 pub use crate::memory::RxFrame;
@@ -44,7 +46,7 @@ use core::net::IpAddr;
 use destination::Destination;
 use host::HostBuffer;
 use probe::Probes;
-use qp::Qp;
+use qp::{LastArrival, Qp};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{HashMap, VecDeque};
@@ -307,7 +309,7 @@ impl Nic {
             in_resend: false,
             in_fresh: false,
             in_owing: false,
-            last_arrival: (spec.receive_psn, 0, Ns::ZERO),
+            last_arrival: LastArrival { psn: spec.receive_psn, ev: 0, at: Ns::ZERO, timestamp: None },
             timer_at: None,
         };
         if self.qps.len() <= slot {
@@ -596,6 +598,7 @@ impl Nic {
         while let Some(timer) = self.wheel.pop(now) {
             let slot = (timer / TIMERS_PER_QP) as usize;
             match timer % TIMERS_PER_QP {
+                // It stays in the list of those that owe until the queues run empty.
                 TIMER_SACK => self.pay_sack(slot),
                 _ => self.on_requester_time(now, slot),
             }
@@ -620,6 +623,10 @@ impl Nic {
     #[inline]
     pub fn on_idle(&mut self, _now: Ns) {
         while let Some(slot) = self.owing.pop_front() {
+            if let Some(qp) = self.qps.get_mut(slot as usize).and_then(|entry| entry.as_deref_mut()) {
+                qp.in_owing = false;
+            }
+            self.wheel.disarm(slot * TIMERS_PER_QP + TIMER_SACK);
             self.pay_sack(slot as usize);
         }
     }

@@ -1,6 +1,7 @@
 //! Frames in.
 
-use super::transmit::{Answer, Reply};
+use super::qp::LastArrival;
+use super::transmit::{Answer, Reply, timestamp};
 use super::{
     CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Outcome, Placement, PortId, QpState, RxFrame, TIMER_SACK,
     TIMERS_PER_QP,
@@ -210,14 +211,16 @@ impl Nic {
             let skip = if packet.ip.ecn == CONGESTION_EXPERIENCED { Skip::Once } else { Skip::None };
             let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip };
             enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
-        } else if !qp.in_owing {
-            qp.in_owing = true;
-            qp.last_arrival = (psn, packet.ev(), now);
-            self.owing.push_back(slot as u32);
-            let latest = now + self.params.transport.ack_timeout() / 4;
-            self.wheel.arm(slot as u32 * TIMERS_PER_QP + TIMER_SACK, latest);
         } else {
-            qp.last_arrival = (psn, packet.ev(), now);
+            let timestamp = timestamp(packet);
+            qp.last_arrival = LastArrival { psn, ev: packet.ev(), at: now, timestamp };
+            if !core::mem::replace(&mut qp.in_owing, true) {
+                self.owing.push_back(slot as u32);
+            }
+            let timer = slot as u32 * TIMERS_PER_QP + TIMER_SACK;
+            if self.wheel.deadline(timer).is_none() {
+                self.wheel.arm(timer, now + self.params.transport.ack_timeout() / 4);
+            }
         }
         if due.ack && !qp.ack_queued {
             qp.ack_queued = enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, Answer::Ack));
@@ -227,16 +230,10 @@ impl Nic {
     /// Sends the SACK that a QP owes, if it still does.
     pub(super) fn pay_sack(&mut self, slot: usize) {
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
-        if core::mem::take(&mut qp.in_owing) {
-            self.wheel.disarm(slot as u32 * TIMERS_PER_QP + TIMER_SACK);
-            if self.owing.front() == Some(&(slot as u32)) {
-                self.owing.pop_front();
-            }
-        }
         if qp.responder.owes_sack() {
-            let (psn, ev, arrived) = qp.last_arrival;
+            let LastArrival { psn, ev, at: arrived, timestamp: reflected } = qp.last_arrival;
             let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip: Skip::None };
-            let reply = Reply { qpn: qp.qpn, ev, arrived, reflected: None, rtx: false, answer };
+            let reply = Reply { qpn: qp.qpn, ev, arrived, reflected, rtx: false, answer };
             enqueue(&mut self.control, &self.stats, reply);
         }
     }
