@@ -62,6 +62,30 @@ fn a_sack_that_was_owed_reflects_the_timestamp_of_its_packet_too() {
 }
 
 #[test]
+fn an_answer_to_a_probe_that_nobody_waits_for_changes_nothing() {
+    let mut pair = Pair::new(NicParams::default(), 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);
+    let qp = pair.connect(0);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 1 << 20)).unwrap();
+    pair.run_until(Ns(US));
+    let inflight = pair.nics[0].inflight(pair.address(1));
+    let outcome = receive_sack(&mut pair, &qp, sack(50, 0, SackFor::Probe { id: 9 }));
+    assert_eq!(outcome, Err(DropReason::UnknownProbe));
+    assert_eq!(pair.nics[0].inflight(pair.address(1)), inflight);
+    // One that is waited for counts as any SACK does, and once: not when it is beyond what was sent, and not the second time.
+    let now = pair.now;
+    let id = pair.nics[0].probe(now, qp.qpn[0], 300).unwrap();
+    let beyond = receive_sack(&mut pair, &qp, sack(5_000, 0, SackFor::Probe { id }));
+    assert_eq!(beyond, Err(DropReason::AcknowledgesUnsent));
+    let sent = pair.nics[0].stats().tx_data.get();
+    assert_eq!(receive_sack(&mut pair, &qp, sack(50, 0, SackFor::Probe { id })), Ok(()));
+    assert_eq!(pair.nics[0].inflight(pair.address(1)), inflight - 51 * 4156);
+    pair.run_for(US);
+    assert_eq!(pair.nics[0].stats().tx_data.get(), sent + 51, "the window has opened");
+    let again = receive_sack(&mut pair, &qp, sack(60, 0, SackFor::Probe { id }));
+    assert_eq!(again, Err(DropReason::UnknownProbe));
+}
+
+#[test]
 fn dynamic_mpr_of_a_sack_that_was_overtaken_does_not_widen_the_window_again() {
     let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);

@@ -276,6 +276,11 @@ impl Nic {
         if qp.state != QpState::Rts {
             return Err(DropReason::QpState);
         }
+        if let SackFor::Probe { id } = sack.answers
+            && !self.probes.waits(qp.qpn, id)
+        {
+            return Err(DropReason::UnknownProbe);
+        }
         let destination = &mut self.destinations[qp.destination];
         let inflight = destination.window.inflight();
         let mut outcome =
@@ -288,8 +293,9 @@ impl Nic {
         if let SackFor::Probe { id } = sack.answers {
             rtt = reflected_rtt(now, sack.cc.tx_timestamp);
             self.stats.rx_probe_answers.add(1);
-            let ev = self.probes.answered(qp.qpn, id, rtt).ok_or(DropReason::UnknownProbe)?;
-            if sack.skip != Skip::Always {
+            if let Some(ev) = self.probes.answered(qp.qpn, id, rtt)
+                && sack.skip != Skip::Always
+            {
                 self.destinations[qp.destination].spraying.recovered(ev);
             }
         } else if report.idle {
