@@ -159,3 +159,27 @@ fn an_immediate_without_a_receive_does_not_take_along_one_before_it_that_found_i
     let expected = [(0, Status::Success), (1, Status::Success), (2, Status::RemoteOperation), (3, Status::Flushed)];
     assert_eq!(ends, expected);
 }
+
+#[test]
+fn a_qp_that_ended_gives_its_bitmap_back() {
+    let params = NicParams { out_of_order_limit: 20, ..NicParams::default() };
+    let mut pair = Pair::new(params, 128 * 1024, Channel::default(), 1);
+    let (ended, live) = (pair.connect(0), pair.connect(1_000));
+    lose_until(&mut pair, 0, Ns(SEC));
+    pair.nics[0].post_write(ended.qpn[0], &pair.write(0, 0, 0, 21 * 4096)).unwrap();
+    pair.run_for(10 * US);
+    // It holds 20 packets out of order, all that there is room for, and ends over one that makes no message.
+    let reth = Reth { va: IOVA, rkey: pair.keys[1].0, dmalen: 5 };
+    let ext = Ext::Write(WriteHeaders { meth: Meth::default(), timestamp: None, reth, immediate: None });
+    let bytes = pair.frame(0, 4, Bth::new(Opcode::WriteOnly, ended.qpn[1].get(), 0), &ext, &[0; 4]);
+    let now = pair.now;
+    assert_eq!(pair.nics[1].receive(now, PortId(0), &bytes.as_slice()), Err(DropReason::MalformedMessage));
+    assert_eq!(pair.nics[1].state(ended.qpn[1]), Some(QpState::Error));
+    lose_until(&mut pair, 1_000, now + US);
+    pair.nics[0].post_write(live.qpn[0], &pair.write(1, 0, 0, 21 * 4096)).unwrap();
+    pair.run_for(MS);
+    assert_eq!(pair.nics[1].stats().drops_by(DropReason::NoBitmap), 0);
+    // Closing it gives nothing back a second time.
+    let now = pair.now;
+    assert!(pair.nics[1].close(now, ended.qpn[1]) && pair.nics[1].close(now, live.qpn[1]));
+}

@@ -422,8 +422,10 @@ impl Nic {
             stats: &self.stats,
         });
         flush_receives(&mut qp, &mut self.completions, &self.stats);
-        self.out_of_order -= qp.responder.out_of_order();
-        self.held_immediates -= qp.responder.held_immediates();
+        if qp.state != QpState::Error {
+            self.out_of_order -= qp.responder.out_of_order();
+            self.held_immediates -= qp.responder.held_immediates();
+        }
         self.probes.forget(qpn);
         for timer in 0..TIMERS_PER_QP {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
@@ -575,6 +577,9 @@ impl Nic {
             None => qp.requester.flush(&mut outcome),
         }
         flush_receives(qp, &mut self.completions, &self.stats);
+        // What it holds out of order takes no more room from others.
+        self.out_of_order -= qp.responder.out_of_order();
+        self.held_immediates -= qp.responder.held_immediates();
         for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
