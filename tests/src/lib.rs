@@ -9,7 +9,7 @@ use dataplane::nic::{
     Qpn, TxBurst, WriteRequest,
 };
 use dataplane::transport::Psn;
-use dataplane::wire::{MacAddr, Packet, Rules, parse};
+use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Packet, Rules, Template, UDP_PORT, parse};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cmp::Reverse;
@@ -249,6 +249,27 @@ impl Pair {
     pub fn bytes(&self, nic: usize, at: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         self.memory[nic].read(at, &mut out).expect("inside the buffer");
+        out
+    }
+
+    /// A frame that NIC `from` might have sent to the other, on EV 300.
+    #[must_use]
+    pub fn frame(&self, from: usize, dscp: u8, bth: Bth, ext: &Ext, payload: &[u8]) -> Vec<u8> {
+        let template = Template::new(&Addressing {
+            source_mac: self.ends[from].mac,
+            destination_mac: self.ends[1 - from].mac,
+            vlan: None,
+            source: self.address(from),
+            destination: self.address(1 - from),
+            hop_limit: 64,
+            udp_port: UDP_PORT,
+        })
+        .expect("addresses of one family");
+        let mut out = vec![0; template.frame_len(ext.len(), payload.len())];
+        let marks = Marks { ev: 300, dscp, ecn: 2 };
+        let at = template.write_headers(&mut out, marks, &bth, ext, payload.len()).expect("room for the headers");
+        out[at..at + payload.len()].copy_from_slice(payload);
+        assert!(template.seal(&mut out, at, payload.len()));
         out
     }
 

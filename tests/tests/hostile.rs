@@ -3,10 +3,7 @@
 use dataplane::Ns;
 use dataplane::nic::{DropReason, NicParams, PortId, QpState, Status};
 use dataplane::time::{MS, US};
-use dataplane::wire::{
-    Addressing, Aeth, Bth, CcState, Ext, MacAddr, Marks, Meth, Nack, Opcode, Refusal, Reth, Sack, SackFor, Skip,
-    Template, UDP_PORT, WriteHeaders,
-};
+use dataplane::wire::{Aeth, Bth, CcState, Ext, Meth, Nack, Opcode, Refusal, Reth, Sack, SackFor, Skip, WriteHeaders};
 use mrcnic_tests::{Channel, Fate, IOVA, Pair, QpPair};
 use proptest::prelude::*;
 
@@ -20,22 +17,7 @@ fn pair() -> (Pair, QpPair) {
 
 /// A frame that NIC `from` might have sent to the other.
 fn frame(pair: &Pair, from: usize, dscp: u8, bth: Bth, ext: &Ext, payload: &[u8]) -> Vec<u8> {
-    let template = Template::new(&Addressing {
-        source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
-        destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
-        vlan: None,
-        source: pair.address(from),
-        destination: pair.address(1 - from),
-        hop_limit: 64,
-        udp_port: UDP_PORT,
-    })
-    .unwrap();
-    let mut out = vec![0; template.frame_len(ext.len(), payload.len())];
-    let marks = Marks { ev: 300, dscp, ecn: 2 };
-    let at = template.write_headers(&mut out, marks, &bth, ext, payload.len()).unwrap();
-    out[at..at + payload.len()].copy_from_slice(payload);
-    assert!(template.seal(&mut out, at, payload.len()));
-    out
+    pair.frame(from, dscp, bth, ext, payload)
 }
 
 fn write_ext(pair: &Pair, va: u64, dmalen: u32, imm: bool) -> Ext {
@@ -335,6 +317,96 @@ proptest! {
         prop_assert_eq!(ids.len() as u64, posted, "every request ends");
         ids.dedup();
         prop_assert_eq!(ids.len() as u64, posted, "and ends once, in order");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_sequence_of_data_packets_and_probes_leaves_the_responder_sound(
+        range in prop::sample::select(vec![1u32, 20, 64, 130, 1024]),
+        receives in 0u64..20,
+        packets in prop::collection::vec(
+            (0u8..8, -70i32..200, 0usize..40, 0u64..200, 0u16..8, any::<[bool; 4]>(), 0u8..20), 1..150),
+    ) {
+        let mut params = NicParams { held_immediates_limit: 3, ..NicParams::default() };
+        (params.transport.mss, params.transport.max_psn_range, params.transport.dynamic_mpr) = (16, range, true);
+        let mut pair = Pair::new(params, 100, Channel::default(), 1);
+        let qps = [0, 1].map(|_| pair.connect(10));
+        for id in 0..receives {
+            pair.nics[1].post_receive(qps[0].qpn[1], id).unwrap();
+        }
+        // What NIC 1 says has arrived, is what it took.
+        let told = std::rc::Rc::new(std::cell::RefCell::new(std::collections::BTreeSet::new()));
+        let seen = told.clone();
+        pair.filter = Some(Box::new(move |_, _, packet, _| {
+            if let Ext::Sack(sack) = packet.ext {
+                let bits = (0..64).filter(|bit| sack.sack_bitmap >> bit & 1 == 1);
+                seen.borrow_mut().extend(bits.map(|bit| (sack.cack_psn as i32 + i32::from(sack.sack_offset) + bit) & 0xFF_FFFF));
+                if let SackFor::Packet { offset } = sack.answers {
+                    seen.borrow_mut().insert((sack.cack_psn as i32 + i32::from(offset)) & 0xFF_FFFF);
+                }
+            }
+            Fate::Drop
+        }));
+        let mut taken: std::collections::BTreeSet<i32> = (10 - 300..10).map(|psn: i32| psn & 0xFF_FFFF).collect();
+        for (kind, psn, len, va, rqmsn, [ack_request, rtx, mark, long], pause) in packets {
+            // The first packets of all are the most interesting.
+            let psn = (10 + if long { psn } else { psn % 6 }) & 0xFF_FFFF;
+            use Opcode::{Probe, WriteFirst, WriteLast, WriteLastImm, WriteMiddle, WriteOnly, WriteOnlyImm};
+            let opcode = [WriteFirst, WriteMiddle, WriteLast, WriteLastImm, WriteOnly, WriteOnlyImm, WriteOnly, Probe][usize::from(kind)];
+            let (len, dmalen) = match opcode {
+                WriteFirst | WriteMiddle => (16, 64),
+                WriteLast | WriteLastImm => (len % 16 + 1, 16 + (len % 16) + 1),
+                _ => (len % 18, len % 18),
+            };
+            let reth = Reth { va: IOVA + va % 100, rkey: pair.keys[1].0, dmalen: dmalen as u32 };
+            let immediate = opcode.has_immediate().then_some(7);
+            let ext = match opcode {
+                Probe => Ext::Probe(dataplane::wire::Probe {
+                    vendor_info: 0,
+                    id: rqmsn,
+                    spdcid: 0,
+                    dpdcid: 0,
+                    timestamp: dataplane::wire::Timestamp::default(),
+                }),
+                _ => Ext::Write(WriteHeaders { meth: Meth { rqmsn, msn: 0 }, timestamp: None, reth, immediate }),
+            };
+            let bth = Bth { ack_request, rtx, ..Bth::new(opcode, qps[0].qpn[1].get(), psn as u32) };
+            let payload = vec![0xAA; if opcode == Probe { 0 } else { len }];
+            let mut bytes = frame(&pair, 0, 4, bth, &ext, &payload);
+            if mark {
+                bytes = mrcnic_tests::marked(&bytes);
+            }
+            let was_new = pair.nics[1].stats().placed.get();
+            let _ = receive(&mut pair, &bytes);
+            if pair.nics[1].stats().placed.get() > was_new {
+                taken.insert(psn);
+            }
+            match pause {
+                0 => _ = pair.nics[1].set_window(qps[0].qpn[1], u32::from(rqmsn) * 60),
+                1..4 => pair.run_for(u64::from(pause) * 20 * US),
+                _ => {}
+            }
+        }
+        pair.run_for(MS);
+        let told = told.borrow();
+        prop_assert!(told.is_subset(&taken), "said to have arrived: {:?}", told.difference(&taken).collect::<Vec<_>>());
+        // Its neighbour is as it was.
+        pair.filter = None;
+        pair.nics[0].post_write(qps[1].qpn[0], &pair.write(5, 0, 0, 100)).unwrap();
+        pair.run_for(MS);
+        prop_assert_eq!(pair.completions[0].last().map(|c| c.completion.status), Some(Status::Success));
+        let now = pair.now;
+        for qp in qps {
+            prop_assert!(pair.nics[1].close(now, qp.qpn[1]));
+        }
+        pair.run_for(US);
+        let mut ids: Vec<u64> = pair.completions[1].iter().map(|c| c.completion.wr_id).collect();
+        prop_assert_eq!(ids.len() as u64, receives, "every receive ends");
+        ids.dedup();
+        prop_assert_eq!(ids.len() as u64, receives, "and ends once, in order");
     }
 }
 

@@ -57,7 +57,8 @@ impl HostBufferParams {
 pub(super) struct HostBuffer {
     params: HostBufferParams,
     ps_a_byte: u64,
-    empty_at_ps: u64,
+    /// A `u64` of picoseconds ends after 213 days.
+    empty_at_ps: u128,
 }
 
 impl HostBuffer {
@@ -66,7 +67,8 @@ impl HostBuffer {
     }
 
     fn fill(&self, now: Ns) -> u64 {
-        self.empty_at_ps.saturating_sub(now.0.saturating_mul(1_000)) / self.ps_a_byte
+        let ahead = self.empty_at_ps.saturating_sub(u128::from(now.0) * 1_000);
+        u64::try_from(ahead).unwrap_or(u64::MAX) / self.ps_a_byte
     }
 
     /// Takes `len` bytes; false when there is no room.
@@ -74,7 +76,7 @@ impl HostBuffer {
         if self.fill(now) + len > self.params.capacity {
             return false;
         }
-        self.empty_at_ps = self.empty_at_ps.max(now.0.saturating_mul(1_000)) + len * self.ps_a_byte;
+        self.empty_at_ps = self.empty_at_ps.max(u128::from(now.0) * 1_000) + u128::from(len * self.ps_a_byte);
         true
     }
 
@@ -109,6 +111,13 @@ mod tests {
         assert!(buffer.take(now + 1, 1));
         assert_eq!(buffer.penalty(now + 300).0, 64);
         assert_eq!(buffer.penalty(now + 501), (0, true));
+    }
+
+    #[test]
+    fn a_year_of_nanoseconds_is_no_overflow() {
+        let mut buffer = HostBuffer::new(HostBufferParams::default());
+        let now = Ns(365 * 24 * 3_600 * crate::time::SEC);
+        assert!(buffer.take(now, 4096) && buffer.take(now, 4096));
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod probe;
 mod qp;
 mod receive;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 pub use crate::memory::RxFrame;
@@ -51,7 +53,7 @@ use endpoint::Endpoints;
 use events::Events;
 use host::HostBuffer;
 use probe::Probes;
-use qp::Qp;
+use qp::{LastArrival, Qp};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{HashMap, VecDeque};
@@ -321,7 +323,7 @@ impl Nic {
             in_resend: false,
             in_fresh: false,
             in_owing: false,
-            last_arrival: (spec.receive_psn, 0, Ns::ZERO),
+            last_arrival: LastArrival { psn: spec.receive_psn, ev: 0, at: Ns::ZERO, timestamp: None },
             timer_at: None,
         };
         if self.qps.len() <= slot {
@@ -479,8 +481,10 @@ impl Nic {
             stats: &self.stats,
         });
         flush_receives(&mut qp, &mut self.completions, &self.stats);
-        self.out_of_order -= qp.responder.out_of_order();
-        self.held_immediates -= qp.responder.held_immediates();
+        if qp.state != QpState::Error {
+            self.out_of_order -= qp.responder.out_of_order();
+            self.held_immediates -= qp.responder.held_immediates();
+        }
         self.probes.forget(qpn);
         for timer in 0..TIMERS_PER_QP {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
@@ -638,6 +642,9 @@ impl Nic {
             None => qp.requester.flush(&mut outcome),
         }
         flush_receives(qp, &mut self.completions, &self.stats);
+        // What it holds out of order takes no more room from others.
+        self.out_of_order -= qp.responder.out_of_order();
+        self.held_immediates -= qp.responder.held_immediates();
         for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
@@ -661,6 +668,7 @@ impl Nic {
         while let Some(timer) = self.wheel.pop(now) {
             let slot = (timer / TIMERS_PER_QP) as usize;
             match timer % TIMERS_PER_QP {
+                // It stays in the list of those that owe until the queues run empty.
                 TIMER_SACK => self.pay_sack(slot),
                 _ => self.on_requester_time(now, slot),
             }
@@ -691,6 +699,10 @@ impl Nic {
     #[inline]
     pub fn on_idle(&mut self, _now: Ns) {
         while let Some(slot) = self.owing.pop_front() {
+            if let Some(qp) = self.qps.get_mut(slot as usize).and_then(|entry| entry.as_deref_mut()) {
+                qp.in_owing = false;
+            }
+            self.wheel.disarm(slot * TIMERS_PER_QP + TIMER_SACK);
             self.pay_sack(slot as usize);
         }
     }

@@ -47,9 +47,18 @@ impl Probes {
         self.next
     }
 
+    fn find(&self, qpn: Qpn, id: u16) -> Option<usize> {
+        self.waiting.iter().position(|probe| probe.id == id && probe.qpn == qpn)
+    }
+
+    /// Does probe `id` of a QP wait for its answer?
+    pub(super) fn waits(&self, qpn: Qpn, id: u16) -> bool {
+        self.find(qpn, id).is_some()
+    }
+
     /// The answer to probe `id` of a QP came: the value that was probed, unless nobody waits for it.
     pub(super) fn answered(&mut self, qpn: Qpn, id: u16, rtt: Option<u64>) -> Option<u32> {
-        let at = self.waiting.iter().position(|probe| probe.id == id && probe.qpn == qpn)?;
+        let at = self.find(qpn, id)?;
         let probe = self.waiting.remove(at)?;
         if self.answers.len() == PROBES_MAX {
             self.answers.pop_front();

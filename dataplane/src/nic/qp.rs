@@ -4,7 +4,7 @@ use super::{PortId, QPS_MAX};
 use crate::Ns;
 use crate::memory::{Domain, Scratch};
 use crate::transport::{Advertised, Psn, Requester, Responder};
-use crate::wire::{AddressingError, MacAddr, Template};
+use crate::wire::{AddressingError, MacAddr, Template, Timestamp};
 use core::net::IpAddr;
 
 /// The number of a QP on the wire, 24 bits: 16 of slot, 8 of generation. It does not name a worker, since it exists before the peer's
@@ -172,6 +172,16 @@ pub struct QpStats {
     pub missing: u64,
 }
 
+/// The packet that arrived last without drawing a SACK at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastArrival {
+    pub(super) psn: Psn,
+    pub(super) ev: u32,
+    pub(super) at: Ns,
+    /// Its timestamp.
+    pub(super) timestamp: Option<Timestamp>,
+}
+
 /// A QP as its worker has it.
 pub(super) struct Qp {
     pub(super) qpn: Qpn,
@@ -202,7 +212,7 @@ pub(super) struct Qp {
     /// In the engine's list of QPs that owe a SACK.
     pub(super) in_owing: bool,
     /// The packet that the owed SACK is for.
-    pub(super) last_arrival: (Psn, u32, Ns),
+    pub(super) last_arrival: LastArrival,
     /// When the wheel calls for the QP's packet timers.
     pub(super) timer_at: Option<Ns>,
 }

@@ -1,6 +1,7 @@
 //! Frames in.
 
-use super::transmit::{Answer, Reply};
+use super::qp::LastArrival;
+use super::transmit::{Answer, Reply, timestamp};
 use super::{
     CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Outcome, Placement, PortId, QpState, RxFrame, TIMER_SACK,
     TIMERS_PER_QP,
@@ -211,14 +212,16 @@ impl Nic {
             let skip = if packet.ip.ecn == CONGESTION_EXPERIENCED { Skip::Once } else { Skip::None };
             let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip };
             enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
-        } else if !qp.in_owing {
-            qp.in_owing = true;
-            qp.last_arrival = (psn, packet.ev(), now);
-            self.owing.push_back(slot as u32);
-            let latest = now + self.params.transport.ack_timeout() / 4;
-            self.wheel.arm(slot as u32 * TIMERS_PER_QP + TIMER_SACK, latest);
         } else {
-            qp.last_arrival = (psn, packet.ev(), now);
+            let timestamp = timestamp(packet);
+            qp.last_arrival = LastArrival { psn, ev: packet.ev(), at: now, timestamp };
+            if !core::mem::replace(&mut qp.in_owing, true) {
+                self.owing.push_back(slot as u32);
+            }
+            let timer = slot as u32 * TIMERS_PER_QP + TIMER_SACK;
+            if self.wheel.deadline(timer).is_none() {
+                self.wheel.arm(timer, now + self.params.transport.ack_timeout() / 4);
+            }
         }
         if due.ack && !qp.ack_queued {
             qp.ack_queued = enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, Answer::Ack));
@@ -228,16 +231,10 @@ impl Nic {
     /// Sends the SACK that a QP owes, if it still does.
     pub(super) fn pay_sack(&mut self, slot: usize) {
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
-        if core::mem::take(&mut qp.in_owing) {
-            self.wheel.disarm(slot as u32 * TIMERS_PER_QP + TIMER_SACK);
-            if self.owing.front() == Some(&(slot as u32)) {
-                self.owing.pop_front();
-            }
-        }
         if qp.responder.owes_sack() {
-            let (psn, ev, arrived) = qp.last_arrival;
+            let LastArrival { psn, ev, at: arrived, timestamp: reflected } = qp.last_arrival;
             let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip: Skip::None };
-            let reply = Reply { qpn: qp.qpn, ev, arrived, reflected: None, rtx: false, answer };
+            let reply = Reply { qpn: qp.qpn, ev, arrived, reflected, rtx: false, answer };
             enqueue(&mut self.control, &self.stats, reply);
         }
     }
@@ -276,16 +273,22 @@ impl Nic {
     #[inline]
     fn take_sack(&mut self, now: Ns, slot: usize, packet: &Packet, sack: &Sack) -> Result<(), DropReason> {
         self.stats.rx_sacks.add(1);
-        let probe_rtt = match sack.answers {
-            SackFor::Probe { id } => self.take_probe_answer(now, slot, sack, id)?,
+        let probe = match sack.answers {
+            SackFor::Probe { id } => Some(id),
             SackFor::Packet { .. } => None,
         };
         let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
-        match qp.state {
-            QpState::Rts => {}
-            // Ready to receive alone: nothing is outstanding, and the answer said all.
-            QpState::Rtr if matches!(sack.answers, SackFor::Probe { .. }) => return Ok(()),
-            QpState::Rtr | QpState::Error => return Err(DropReason::QpState),
+        if probe.is_some_and(|id| !self.probes.waits(qp.qpn, id)) {
+            return Err(DropReason::UnknownProbe);
+        }
+        match (qp.state, probe) {
+            (QpState::Rts, _) => {}
+            // Ready to receive alone: nothing is outstanding, and the answer says all.
+            (QpState::Rtr, Some(id)) => {
+                self.take_probe_answer(now, slot, sack, id);
+                return Ok(());
+            }
+            (QpState::Rtr | QpState::Error, _) => return Err(DropReason::QpState),
         }
         let destination = &mut self.destinations[qp.destination];
         let inflight = destination.window.inflight();
@@ -301,27 +304,30 @@ impl Nic {
         if report.beyond_sent {
             return Err(DropReason::AcknowledgesUnsent);
         }
-        if report.idle && probe_rtt.is_none() {
+        if report.idle && probe.is_none() {
             self.stats.idle_acknowledgements.add(1);
         }
-        if self.params.transport.dynamic_mpr && sack.mpr > 0 {
+        // What an overtaken SACK allowed may have been taken back since.
+        if self.params.transport.dynamic_mpr && sack.mpr > 0 && !report.overtaken {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
-        let rtt = report.rtt.or(probe_rtt);
+        let new_bytes = newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes);
+        let (at, remote) = (qp.destination, qp.remote_ip);
+        let rtt = report.rtt.or(probe.and_then(|id| self.take_probe_answer(now, slot, sack, id)));
         let signal = SackSignal {
-            new_bytes: newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes),
+            new_bytes,
             ecn: sack.skip == Skip::Once,
             rtt,
             penalty: sack.cc.rcv_cwnd_pen,
             restore: sack.cc.restore_cwnd,
         };
-        let destination = &mut self.destinations[qp.destination];
+        let destination = &mut self.destinations[at];
         destination.last_rtt = rtt.or(destination.last_rtt);
         destination.window.algorithm().on_sack(now, &signal, inflight);
         match sack.skip {
             Skip::Once if self.params.ecn_skip => destination.spraying.mark(sack.entropy),
             Skip::Always if destination.spraying.assume_bad(sack.entropy, now) => {
-                self.events.push(now, qp.remote_ip, sack.entropy, EvState::AssumedBad);
+                self.events.push(now, remote, sack.entropy, EvState::AssumedBad);
             }
             _ => {}
         }
@@ -333,17 +339,17 @@ impl Nic {
 
     /// The answer to a probe: its path is alive, so the value returns to the rotation. Gives the round-trip time, where the clock tells.
     #[cold]
-    fn take_probe_answer(&mut self, now: Ns, slot: usize, sack: &Sack, id: u16) -> Result<Option<u64>, DropReason> {
+    fn take_probe_answer(&mut self, now: Ns, slot: usize, sack: &Sack, id: u16) -> Option<u64> {
         self.stats.rx_probe_answers.add(1);
-        let Some(qp) = self.qps[slot].as_deref() else { return Err(DropReason::UnknownQp) };
+        let qp = self.qps[slot].as_deref()?;
         let rtt = reflected_rtt(now, sack.cc.tx_timestamp);
-        let ev = self.probes.answered(qp.qpn, id, rtt).ok_or(DropReason::UnknownProbe)?;
+        let ev = self.probes.answered(qp.qpn, id, rtt)?;
         let destination = &mut self.destinations[qp.destination];
         destination.last_rtt = rtt.or(destination.last_rtt);
         if sack.skip != Skip::Always && destination.spraying.recovered(ev) {
             self.events.push(now, qp.remote_ip, ev, EvState::Good);
         }
-        Ok(rtt)
+        rtt
     }
 
     #[inline]

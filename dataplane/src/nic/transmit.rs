@@ -44,6 +44,15 @@ impl Answer {
     }
 }
 
+/// The timestamp of a data packet, to be reflected.
+#[inline]
+pub(super) fn timestamp(packet: &Packet) -> Option<Timestamp> {
+    match &packet.ext {
+        Ext::Write(headers) => headers.timestamp,
+        _ => None,
+    }
+}
+
 /// An answer that waits for the port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
@@ -62,10 +71,7 @@ pub(super) struct Reply {
 impl Reply {
     #[inline]
     pub(super) fn to(qp: &Qp, packet: &Packet, now: Ns, answer: Answer) -> Reply {
-        let reflected = match &packet.ext {
-            Ext::Write(headers) => headers.timestamp,
-            _ => None,
-        };
+        let reflected = timestamp(packet);
         Reply { qpn: qp.qpn, ev: packet.ev(), arrived: now, reflected, rtx: packet.bth.rtx, answer }
     }
 

@@ -18,6 +18,8 @@ pub struct SackReport {
     pub idle: bool,
     /// It speaks of PSNs beyond the highest sent, and was ignored as a whole.
     pub beyond_sent: bool,
+    /// Its cumulative ACK is older than one that came before it.
+    pub overtaken: bool,
 }
 
 impl Requester {
@@ -36,6 +38,7 @@ impl Requester {
         if let Some(psn) = drew.filter(|_| !rtx) {
             self.count_spurious(psn, observer);
         }
+        let overtaken = self.cack.is_after(cack);
         let mut acknowledged = self.acknowledge_up_to(cack, observer);
         let mut reported = cack;
         if let Some(psn) = drew.filter(|psn| !psn.is_after(highest_sent)) {
@@ -51,7 +54,7 @@ impl Requester {
         }
         self.find_gaps(observer);
         self.watch_completion(now);
-        SackReport { rtt, idle: !acknowledged, beyond_sent: false }
+        SackReport { rtt, idle: !acknowledged, beyond_sent: false, overtaken }
     }
 
     /// A transport ACK or NAK came with `psn` as its cumulative ACK.
@@ -66,7 +69,7 @@ impl Requester {
         observer: &mut O,
     ) -> Result<SackReport, Fault> {
         if psn.is_after(self.next.plus(-1)) {
-            return Ok(SackReport { beyond_sent: true, idle: true, rtt: None });
+            return Ok(SackReport { beyond_sent: true, idle: true, ..SackReport::default() });
         }
         let acknowledged = self.acknowledge_up_to(psn, observer);
         self.slide();
@@ -77,9 +80,7 @@ impl Requester {
             Some(Syndrome::RemoteAccess) => Err(Fault::RemoteAccess),
             Some(Syndrome::RemoteOperation | Syndrome::WriteImmLimit) => Err(Fault::RemoteOperation),
             None if aeth.syndrome & NAK_CLASS == NAK_CLASS => Err(Fault::RemoteOperation),
-            Some(Syndrome::Ack) | None => {
-                Ok(SackReport { rtt: None, idle: !acknowledged && !completed, beyond_sent: false })
-            }
+            Some(Syndrome::Ack) | None => Ok(SackReport { idle: !acknowledged && !completed, ..SackReport::default() }),
         }
     }
 
@@ -119,8 +120,11 @@ impl Requester {
             return false;
         }
         self.cack = cack;
+        self.barrier = None;
         let mut any = false;
-        while let Some(psn) = self.unacked.first_set(self.una, (cack.distance(self.una) + 1).max(0) as u32) {
+        let mut from = self.una;
+        while let Some(psn) = self.unacked.first_set(from, (cack.distance(from) + 1).max(0) as u32) {
+            from = psn.next();
             any |= self.acknowledge(psn, observer);
         }
         any

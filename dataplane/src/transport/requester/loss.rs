@@ -122,6 +122,9 @@ impl Requester {
         self.land(at, observer);
         let trimmed = matches!(reason, Some(NackReason::Trimmed | NackReason::TrimmedLastHop));
         observer.refused(nominal, trimmed);
+        if reason == Some(NackReason::PsnOutOfWindow) && self.barrier.is_none_or(|barrier| barrier.is_after(psn)) {
+            self.barrier = Some(psn);
+        }
         if trimmed || reason == Some(NackReason::PsnOutOfWindow) {
             self.queue_again(psn);
         } else {

@@ -187,6 +187,8 @@ pub struct Requester {
     lost_count: u32,
     /// No lost PSN is before.
     lost_from: Psn,
+    /// The lowest PSN that the responder refused as beyond its window since `cack` moved last: it and what follows waits.
+    barrier: Option<Psn>,
     timers: Lists<TIMER_LISTS>,
     /// Retransmitted packets in flight, in the order of their retransmission.
     resent: Lists<1>,
@@ -238,6 +240,7 @@ impl Requester {
             lost: PsnBits::new(params.max_psn_range),
             lost_count: 0,
             lost_from: first,
+            barrier: None,
             timers: Lists::new(slots),
             resent: Lists::new(slots),
             messages: VecDeque::with_capacity(depth),
@@ -336,7 +339,7 @@ impl Requester {
     #[inline]
     #[must_use]
     pub fn wants_fresh(&self) -> bool {
-        self.next.distance(self.cack) <= self.window as i32 && self.to_cut().is_some()
+        self.next.distance(self.cack) <= self.window as i32 && !self.is_barred(self.next) && self.to_cut().is_some()
     }
 
     /// The message to cut packets from: the first that is not sent in full, unless it is a Write with Immediate too many.
@@ -347,6 +350,13 @@ impl Requester {
         (!waits).then_some(message)
     }
 
+    /// Has the responder refused `psn`, or one before it, as beyond its window, which has not moved since? The oldest packet is always
+    /// inside.
+    #[inline]
+    fn is_barred(&self, psn: Psn) -> bool {
+        self.barrier.is_some_and(|barrier| !barrier.is_after(psn)) && psn != self.una
+    }
+
     /// The earliest lost PSN, when it is inside the window.
     #[inline]
     fn next_lost(&self) -> Option<Psn> {
@@ -355,7 +365,7 @@ impl Requester {
         }
         let from = if self.lost_from.is_after(self.una) { self.lost_from } else { self.una };
         let psn = self.lost.first_set(from, self.next.distance(from).max(0) as u32)?;
-        (psn.distance(self.cack) <= self.window as i32).then_some(psn)
+        (psn.distance(self.cack) <= self.window as i32 && !self.is_barred(psn)).then_some(psn)
     }
 
     /// The packet to send before any new one: a request for a missing completion, which no window holds back, or
@@ -379,7 +389,7 @@ impl Requester {
     #[must_use]
     pub fn fresh(&self) -> Option<Outgoing> {
         let ahead = self.next.distance(self.cack);
-        if ahead > self.window as i32 {
+        if ahead > self.window as i32 || self.is_barred(self.next) {
             return None;
         }
         let message = self.to_cut()?;
@@ -399,7 +409,9 @@ impl Requester {
     #[inline]
     fn packet(&self, message: &Message, number: u32, psn: Psn, turn: Turn) -> Outgoing {
         let request = &message.request;
-        let index = psn.distance(message.first) as u32;
+        // Counted back from where the message is being sent: its packets may be more than PSNs can tell apart.
+        let frontier = message.first.plus(message.sent as i32);
+        let index = message.sent.wrapping_sub(frontier.distance(psn) as u32);
         let at = index * self.params.mss;
         let last = index + 1 == message.packets;
         Outgoing {
@@ -530,7 +542,9 @@ impl Requester {
     }
 
     fn abandon<O: Observer>(&mut self, observer: &mut O) {
-        while let Some(psn) = self.unacked.first_set(self.una, self.outstanding_span()) {
+        let mut from = self.una;
+        while let Some(psn) = self.unacked.first_set(from, self.next.distance(from) as u32) {
+            from = psn.next();
             self.unacked.clear(psn);
             self.lost.clear(psn);
             self.land(self.index(psn), observer);

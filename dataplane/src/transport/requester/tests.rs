@@ -1,1 +1,56 @@
+//! What takes too many packets for a test over the wire.
 
+use super::*;
+use crate::wire::{Aeth, Syndrome};
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn settled(&mut self, _: u32) {}
+    fn lost(&mut self, _: u32, _: Loss) {}
+    fn refused(&mut self, _: u32, _: bool) {}
+    fn timed_out(&mut self, _: u32) {}
+    fn spurious(&mut self, _: u64) {}
+    fn completed(&mut self, _: Completion, _: bool) {}
+}
+
+#[test]
+fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
+    let params = TransportParams { mss: 1, ..TransportParams::default() };
+    let mut requester = Requester::new(params, Psn::new(0xFF_FFF0), Advertised { window: 1024, immediates: 1 }, 4);
+    let len = MESSAGE_MAX;
+    let (local_key, remote_key) = (Key(1), Key(2));
+    let request = WriteRequest {
+        wr_id: 1,
+        local_key,
+        local_va: 0,
+        remote_key,
+        remote_va: 7,
+        len,
+        immediate: None,
+        signaled: true,
+    };
+    requester.post(&request).unwrap();
+    for begun in [0, (1 << 23) - 1, 1 << 23, (1 << 24) - 1, 1 << 24, len - 2] {
+        // As if all before had been sent and acknowledged.
+        let next = requester.messages[0].first.plus(begun as i32);
+        (requester.next, requester.una, requester.judged) = (next, next, next);
+        (requester.cack, requester.reported) = (next.plus(-1), next.plus(-1));
+        (requester.messages[0].sent, requester.messages[0].acknowledged) = (begun, begun);
+        for index in [begun, begun + 1] {
+            let packet = requester.fresh().unwrap();
+            assert_eq!((packet.local_va, packet.reth.va), (index.into(), u64::from(index) + 7));
+            assert_eq!((packet.len, packet.ack_request), (1, index + 1 == len));
+            requester.committed(&packet, 300, 61);
+            requester.accepted(Ns(0), packet.psn);
+        }
+        requester.on_time(Ns(params.ack_timeout()), &mut Nobody).unwrap();
+        for index in [begun, begun + 1] {
+            let packet = requester.resend(true).unwrap();
+            assert_eq!((packet.local_va, packet.len), (index.into(), 1), "sent again");
+            requester.committed(&packet, 300, 61);
+        }
+        let aeth = Aeth { syndrome: Syndrome::Ack as u8, msn: 0x00FF_FFFF };
+        requester.on_ack(Ns(1), requester.next.plus(-1), &aeth, &mut Nobody).unwrap();
+    }
+}

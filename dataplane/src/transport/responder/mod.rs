@@ -99,7 +99,8 @@ impl Responder {
     pub fn new(first: Psn, params: &TransportParams, receives: usize) -> Responder {
         let cack = first.plus(-1);
         let window = params.max_psn_range;
-        let bits = PsnBits::new(window);
+        // A SACK can advertise no less than one unit.
+        let bits = PsnBits::new(window.max(MPR_UNIT));
         Responder {
             cack,
             window,
@@ -148,7 +149,7 @@ impl Responder {
     /// Advertises another window from the next SACK on (Dynamic MPR): `psns` is cut to whole units of 128, at least one, and to what the
     /// responder was made for.
     pub fn set_window(&mut self, psns: u32) {
-        let most = (self.received.capacity() / MPR_UNIT * MPR_UNIT).max(MPR_UNIT);
+        let most = self.received.capacity().min(super::MPR_MAX) / MPR_UNIT * MPR_UNIT;
         self.window = (psns / MPR_UNIT * MPR_UNIT).clamp(MPR_UNIT, most);
         self.extend();
     }
@@ -278,33 +279,44 @@ impl Responder {
         let mut asked = false;
         loop {
             let from = self.cack.next();
-            let run = self.received.word(from).trailing_ones();
+            let mut run = self.received.word(from).trailing_ones();
+            let mut refusal = None;
+            let mut immediates = self.immediate_ends.word(from) & low_bits(run);
+            while immediates != 0 {
+                let at = immediates.trailing_zeros();
+                match self.immediates.complete(from.plus(at as i32)) {
+                    Ok(completion) => ended(completion),
+                    Err(syndrome) => {
+                        // What is before it stands.
+                        (run, refusal) = (at, Some(syndrome));
+                        break;
+                    }
+                }
+                immediates &= immediates - 1;
+            }
             if run == 0 {
-                break;
+                return refusal.map_or(Ok(asked), Err);
             }
             let passed = low_bits(run);
             let ends = self.ends.word(from) & passed;
             self.messages = self.messages.wrapping_add(ends.count_ones());
             self.at_boundary = ends >> (run - 1) & 1 == 1;
             asked |= self.asks.word(from) & passed != 0;
-            let mut immediates = self.immediate_ends.word(from) & passed;
             for bits in [&mut self.received, &mut self.begins, &mut self.ends, &mut self.asks, &mut self.immediate_ends]
             {
                 bits.clear_run(from, run);
             }
-            while immediates != 0 {
-                ended(self.immediates.complete(from.plus(immediates.trailing_zeros() as i32))?);
-                immediates &= immediates - 1;
-            }
             self.cack = self.cack.plus(run as i32);
             self.out_of_order -= run;
+            self.walk = 1;
+            self.extend();
+            if let Some(syndrome) = refusal {
+                return Err(syndrome);
+            }
             if run < 64 {
-                break;
+                return Ok(asked);
             }
         }
-        self.walk = 1;
-        self.extend();
-        Ok(asked)
     }
 
     /// What a packet that arrived before draws: a SACK, and an ACK where it asks for one and its message is whole.
@@ -321,7 +333,7 @@ impl Responder {
         Sack {
             skip,
             answers: match answers {
-                SackOrigin::Packet(psn) => SackFor::Packet { offset: psn.distance(self.cack) as i16 },
+                SackOrigin::Packet(psn) => SackFor::Packet { offset: self.offset(psn) },
                 SackOrigin::Probe(id) => SackFor::Probe { id },
             },
             entropy: 0,
@@ -341,6 +353,12 @@ impl Responder {
                 rcvd_bytes: (self.rcvd_bytes.div_ceil(RCVD_UNIT) & 0x00FF_FFFF) as u32,
             },
         }
+    }
+
+    /// How far `psn` is from the cumulative ACK. While a SACK waits to be sent, that may have moved on further than 16 bits can
+    /// say; then any PSN that has been acknowledged does as well.
+    fn offset(&self, psn: Psn) -> i16 {
+        psn.distance(self.cack).clamp(i16::MIN.into(), i16::MAX.into()) as i16
     }
 
     /// The part of the window that the next SACK shows: the oldest incomplete region first, then on over successive SACKs to the
@@ -501,6 +519,28 @@ mod tests {
         take(&mut responder, &packet(1, 4096));
         // 124 + 4,156 = 4,280 bytes = 16.7 units.
         assert_eq!(responder.sack(SackOrigin::Probe(9), Skip::None).cc.rcvd_bytes, 17);
+    }
+
+    #[test]
+    fn a_sack_that_waited_until_its_packet_is_too_far_behind_to_name_names_one_that_is_as_good() {
+        let mut responder = responder(100, 64);
+        let offset =
+            |responder: &mut Responder| match responder.sack(SackOrigin::Packet(Psn::new(0)), Skip::None).answers {
+                SackFor::Packet { offset } => offset,
+                SackFor::Probe { .. } => unreachable!(),
+            };
+        assert_eq!(offset(&mut responder), -99);
+        responder.cack = Psn::new(32_768);
+        assert_eq!(offset(&mut responder), -32_768);
+        responder.cack = Psn::new(32_768 + 200);
+        assert_eq!(offset(&mut responder), -32_768, "never one ahead");
+    }
+
+    #[test]
+    fn no_window_is_wider_than_a_sack_can_say() {
+        let mut responder = responder(0, 32_640);
+        responder.set_window(1 << 20);
+        assert_eq!(responder.window(), 32_640);
     }
 
     #[test]
