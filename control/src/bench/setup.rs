@@ -240,7 +240,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
 /// Links each role of a NIC to the control thread.
 fn seats(roles: Vec<Bench>, control: &ControlThread) -> (Vec<Seat>, Vec<ControlEnd>) {
     let linked = roles.into_iter().map(|role| {
-        let (worker, end) = link(control.thread());
+        let (worker, end) = link(control.waker());
         (Seat { role, link: worker }, end)
     });
     linked.unzip()

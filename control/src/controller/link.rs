@@ -5,7 +5,7 @@ use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::nic::Nic;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::Thread;
 
 /// Commands and events that a ring holds.
@@ -22,6 +22,27 @@ pub struct LinkStats {
     pub events_waited: AtomicU64,
 }
 
+/// The control thread, as its workers know it.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    thread: Thread,
+    asleep: Arc<AtomicBool>,
+}
+
+impl Waker {
+    /// Wakes `thread` while `asleep` is set: a thread that looks soon by itself costs a worker no system call.
+    #[must_use]
+    pub const fn new(thread: Thread, asleep: Arc<AtomicBool>) -> Waker {
+        Waker { thread, asleep }
+    }
+
+    fn wake(&self) {
+        if self.asleep.swap(false, SeqCst) {
+            self.thread.unpark();
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     commands: ArrayQueue<Command>,
@@ -33,7 +54,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct WorkerEnd {
     shared: Arc<Shared>,
-    control: Option<Thread>,
+    control: Option<Waker>,
     /// An event that found no room.
     waiting: Option<Event>,
 }
@@ -44,9 +65,9 @@ pub struct ControlEnd {
     shared: Arc<Shared>,
 }
 
-/// Joins a worker and the control thread. `control` is woken when there is something to hear; without one it has to look.
+/// Joins a worker and the control thread. `control` is woken when there is something to hear and it sleeps; without one it has to look.
 #[must_use]
-pub fn link(control: Option<Thread>) -> (WorkerEnd, ControlEnd) {
+pub fn link(control: Option<Waker>) -> (WorkerEnd, ControlEnd) {
     let shared = Arc::new(Shared {
         commands: ArrayQueue::new(RING),
         events: ArrayQueue::new(RING),
@@ -84,7 +105,7 @@ impl WorkerEnd {
             told = true;
         }
         if told && let Some(control) = &self.control {
-            control.unpark();
+            control.wake();
         }
         told
     }

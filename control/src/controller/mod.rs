@@ -7,7 +7,7 @@
 mod link;
 mod thread;
 
-pub use link::{ControlEnd, LinkStats, WorkerEnd, link};
+pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, link};
 pub use thread::{ControlReport, ControlThread, ControlledNic};
 
 use dataplane::Ns;

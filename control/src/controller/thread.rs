@@ -1,6 +1,6 @@
 //! The control thread of a live run: it sleeps until a worker has something to tell, or a probe is due.
 
-use super::{Command, ControlEnd, Controller};
+use super::{Command, ControlEnd, Controller, Waker};
 use crate::error::Error;
 use dataplane::Ns;
 use dataplane::nic::owner;
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{Builder, JoinHandle, Thread};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// Without anything to do the thread looks this often, so that it hears when to end.
@@ -39,6 +39,7 @@ pub struct ControlReport {
 pub struct ControlThread {
     handle: Option<JoinHandle<ControlReport>>,
     stop: Arc<AtomicBool>,
+    asleep: Arc<AtomicBool>,
     nics: Option<mpsc::Sender<Vec<ControlledNic>>>,
 }
 
@@ -50,18 +51,19 @@ impl ControlThread {
     pub fn start(clock: impl Fn() -> Ns + Send + 'static) -> Result<ControlThread, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let (nics, wait) = mpsc::channel();
-        let ended = Arc::clone(&stop);
+        let asleep = Arc::new(AtomicBool::new(true));
+        let (ended, sleeps) = (Arc::clone(&stop), Arc::clone(&asleep));
         let handle = Builder::new()
             .name("mrcnic-ctl".into())
-            .spawn(move || control(&clock, wait.recv().unwrap_or_default(), &ended))
+            .spawn(move || control(&clock, wait.recv().unwrap_or_default(), &ended, &sleeps))
             .map_err(|e| Error::Failure(format!("the control thread can't be started: {e}")))?;
-        Ok(ControlThread { handle: Some(handle), stop, nics: Some(nics) })
+        Ok(ControlThread { handle: Some(handle), stop, asleep, nics: Some(nics) })
     }
 
-    /// The thread, for [`super::link`].
+    /// What wakes the thread, for [`super::link`].
     #[must_use]
-    pub fn thread(&self) -> Option<Thread> {
-        self.handle.as_ref().map(|handle| handle.thread().clone())
+    pub fn waker(&self) -> Option<Waker> {
+        self.handle.as_ref().map(|handle| Waker::new(handle.thread().clone(), Arc::clone(&self.asleep)))
     }
 
     /// Hands over the NICs; once.
@@ -93,9 +95,16 @@ impl Drop for ControlThread {
     }
 }
 
-fn control(clock: &dyn Fn() -> Ns, mut nics: Vec<ControlledNic>, stop: &AtomicBool) -> ControlReport {
+fn control(
+    clock: &dyn Fn() -> Ns,
+    mut nics: Vec<ControlledNic>,
+    stop: &AtomicBool,
+    asleep: &AtomicBool,
+) -> ControlReport {
     let mut lateness = Histogram::new_with_bounds(1, LATENESS_MAX, 3).expect("constant bounds");
     while !stop.load(Ordering::Relaxed) {
+        // Before it looks: an event that comes after the look finds the flag set, and wakes it from the sleep to come.
+        asleep.store(nics.iter().all(|nic| nic.controller.next_wake().is_none()), Ordering::SeqCst);
         let now = clock();
         let mut next: Option<Ns> = None;
         for ControlledNic { controller, workers } in &mut nics {
@@ -172,7 +181,7 @@ mod tests {
     fn the_thread_asks_for_probes_of_what_it_is_told_and_ends_when_told_to() {
         let began = Instant::now();
         let mut thread = ControlThread::start(move || Ns(began.elapsed().as_nanos() as u64)).unwrap();
-        let (_worker, end) = link(thread.thread());
+        let (_worker, end) = link(thread.waker());
         let mut controller = Controller::new(PROBE_PERIOD);
         let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
         let bad = EvEvent { at: Ns::ZERO, destination: peer, ev: 300, state: EvState::AssumedBad, dropped: 0 };

@@ -189,6 +189,8 @@ fn run<E: Engine, A: App<E>>(lanes: &mut [Lane<E, A>], clock: Clock, options: Wo
         if busy {
             idle = 0;
         } else {
+            // The other thread of the core, if it has one, gets what an idle turn does not use.
+            core::hint::spin_loop();
             idle += 1;
             if idle == options.idle_polls {
                 idle = 0;

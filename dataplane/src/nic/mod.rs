@@ -34,7 +34,7 @@ pub use events::{EVENTS_MAX, EvEvent};
 pub use frame::{PortId, TxBurst};
 pub use host::HostBufferParams;
 pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
-pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST};
+pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST, TX_BURST_BYTES};
 pub use probe::{PROBES_MAX, ProbeAnswer};
 pub use qp::{Endpoint, OpenError, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use stats::{Counter, Stats};

@@ -15,6 +15,9 @@ pub const CONTROL_QUEUE_MAX: usize = 4096;
 /// Frames that one call of [`super::Nic::transmit`] writes at most.
 pub const TX_BURST: usize = 32;
 
+/// Bytes of data after which a call of [`super::Nic::transmit`] ends.
+pub const TX_BURST_BYTES: u64 = 32 * 1024;
+
 /// A port of a NIC, as the engine needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortInfo {

@@ -1,6 +1,6 @@
 //! Frames out: replies first, then each destination in turn, what is sent again before what is new.
 
-use super::{CONTROL_QUEUE_MAX, Nic, PortId, Qp, QpState, Qpn, Stats, TX_BURST, TxBurst};
+use super::{CONTROL_QUEUE_MAX, Nic, PortId, Qp, QpState, Qpn, Stats, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
 use crate::time::WIRE_TICK;
 use crate::transport::{Fault, Outgoing, Psn, RttMode, SackOrigin};
@@ -130,7 +130,10 @@ impl Nic {
             }
             written += 1;
         }
+        // A burst of data ends after so many bytes too: what it takes to copy them, acknowledgements wait.
+        let first = self.stats.tx_bytes.get();
         while written < TX_BURST
+            && self.stats.tx_bytes.get() - first < TX_BURST_BYTES
             && let Some(&at) = self.round.front()
         {
             match self.serve(now, at, out) {
