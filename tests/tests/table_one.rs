@@ -148,6 +148,34 @@ fn dynamic_mpr_that_shrinks_stops_new_data_and_what_is_in_flight_is_still_taken(
 }
 
 #[test]
+fn dynamic_mpr_that_shrinks_holds_no_retransmission_back() {
+    let params = NicParams { window_bytes: u64::MAX / 2, ..transport(|t| t.dynamic_mpr = true) };
+    let mut pair = Pair::new(params, 2 << 20, Channel::default(), 1);
+    let log = watch(&mut pair, |now, from, packet, _| {
+        // PSN 0 is lost until 1 ms, PSN 400 once; the window shrinks to 128 meanwhile.
+        let lost = match packet.bth.psn {
+            0 => now < Ns(MS),
+            400 => !packet.bth.rtx,
+            _ => false,
+        };
+        if from == 0 && lost { Fate::Drop } else { Fate::Pass }
+    });
+    let qp = pair.connect(0);
+    pair.nics[1].set_window(qp.qpn[1], 512);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 2 << 20)).unwrap();
+    pair.run_until(Ns(10 * US));
+    pair.nics[1].set_window(qp.qpn[1], 128);
+    pair.run_until(Ns(900 * US));
+    assert_eq!(pair.nics[0].send_window(qp.qpn[0]), Some(128));
+    assert!(
+        data(&log).iter().any(|d| d.1 == 400 && d.2),
+        "PSN 400 was sent again although it is beyond the window now"
+    );
+    pair.run_for(SEC);
+    assert_eq!(pair.completions[0].len(), 1);
+}
+
+#[test]
 fn reliability_control_packets_show_the_oldest_hole_first_and_walk_over_a_wide_window() {
     let params = NicParams { window_bytes: u64::MAX / 2, ..NicParams::default() };
     let mut pair = Pair::new(params, 300 * 4096, Channel::default(), 1);

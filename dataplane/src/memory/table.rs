@@ -4,6 +4,7 @@ use super::{Buffer, Extent, RxFrame};
 use crate::wire::Icrc;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Most regions that one NIC registers at a time.
@@ -43,13 +44,18 @@ impl Key {
 #[derive(Debug, Default)]
 pub struct Keys {
     generations: Vec<u8>,
-    free: Vec<u32>,
+    /// Indices that rest, the longest first.
+    free: VecDeque<u32>,
 }
+
+/// So many indices rest before one is used again: a key comes back after 256 times as many registrations.
+const KEYS_AT_REST: usize = 256;
 
 impl Keys {
     /// A new key, or `None` when [`REGIONS_MAX`] are in use.
     pub fn allocate(&mut self) -> Option<Key> {
-        if let Some(index) = self.free.pop() {
+        let fresh = self.free.len() < KEYS_AT_REST && self.generations.len() < REGIONS_MAX;
+        if !fresh && let Some(index) = self.free.pop_front() {
             let generation = self.generations[index as usize].wrapping_add(1);
             self.generations[index as usize] = generation;
             return Some(Key::new(index as usize, generation));
@@ -64,7 +70,7 @@ impl Keys {
     /// Takes a key back once no worker knows it any more.
     pub fn release(&mut self, key: Key) {
         if self.generations.get(key.index()) == Some(&key.generation()) {
-            self.free.push(key.index() as u32);
+            self.free.push_back(key.index() as u32);
         }
     }
 }
@@ -318,8 +324,17 @@ mod tests {
         let mut keys = Keys::default();
         let old = keys.allocate().unwrap();
         keys.release(old);
-        let new = keys.allocate().unwrap();
+        let mut others = Vec::new();
+        let new = loop {
+            let key = keys.allocate().unwrap();
+            if key.index() == old.index() {
+                break key;
+            }
+            keys.release(key);
+            others.push(key);
+        };
         assert_ne!(old, new);
+        assert_eq!(others.len(), KEYS_AT_REST - 1, "it rested for as long as there were others");
         keys.release(old);
         assert_ne!(keys.allocate().unwrap(), new, "a second release of a dead key frees nothing");
         let (mut table, _, memory) = table(true);

@@ -105,6 +105,9 @@ pub enum ParamError {
     /// A codepoint does not fit six bits.
     #[error("DSCP {0} is larger than 63")]
     Dscp(u8),
+    /// A codepoint of trimmed packets has another use too.
+    #[error("the DSCPs of trimmed packets are not their own: whole packets would be taken for trimmed ones")]
+    TrimmedDscp,
     /// UDP port 0.
     #[error("the UDP destination port is 0")]
     UdpPort,
@@ -125,6 +128,11 @@ impl NicParams {
         let codepoints = [d.no_trim, d.trimmable, d.trimmable_retx, d.trimmed, d.trimmed_last_hop, d.control];
         if let Some(&wrong) = codepoints.iter().find(|&&dscp| dscp > 63) {
             return Err(ParamError::Dscp(wrong));
+        }
+        let told_apart = [d.no_trim, d.trimmable, d.trimmable_retx, d.control];
+        let trims = [d.trimmed, d.trimmed_last_hop];
+        if trims[0] == trims[1] || trims.iter().any(|trim| told_apart.contains(trim)) {
+            return Err(ParamError::TrimmedDscp);
         }
         if self.udp_port == 0 {
             return Err(ParamError::UdpPort);
@@ -158,6 +166,20 @@ mod tests {
         let params = NicParams::default();
         assert_eq!(params.bdp(), 300_000);
         assert_eq!(params.spraying.active_set_size(params.bdp(), params.transport.full()), 72);
+    }
+
+    #[test]
+    fn a_codepoint_of_trimmed_packets_has_no_other_use() {
+        let refused = |change: fn(&mut DscpMap)| {
+            let mut params = NicParams::default();
+            change(&mut params.dscp);
+            params.validate()
+        };
+        assert_eq!(refused(|d| d.trimmed = d.control), Err(ParamError::TrimmedDscp));
+        assert_eq!(refused(|d| d.trimmed_last_hop = d.trimmed), Err(ParamError::TrimmedDscp));
+        assert_eq!(refused(|d| d.no_trim = 64), Err(ParamError::Dscp(64)));
+        // These may be one: a network that does not tell them apart.
+        assert_eq!(refused(|d| d.trimmable_retx = d.trimmable), Ok(()));
     }
 
     #[test]

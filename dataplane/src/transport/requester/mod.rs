@@ -357,7 +357,8 @@ impl Requester {
         self.barrier.is_some_and(|barrier| !barrier.is_after(psn)) && psn != self.una
     }
 
-    /// The earliest lost PSN, when it is inside the window.
+    /// The earliest lost PSN, unless the responder has to move first. No window holds a retransmission back: what was sent was
+    /// inside the window that held then.
     #[inline]
     fn next_lost(&self) -> Option<Psn> {
         if self.lost_count == 0 {
@@ -365,7 +366,7 @@ impl Requester {
         }
         let from = if self.lost_from.is_after(self.una) { self.lost_from } else { self.una };
         let psn = self.lost.first_set(from, self.next.distance(from).max(0) as u32)?;
-        (psn.distance(self.cack) <= self.window as i32 && !self.is_barred(psn)).then_some(psn)
+        (!self.is_barred(psn)).then_some(psn)
     }
 
     /// The packet to send before any new one: a request for a missing completion, which no window holds back, or
