@@ -138,7 +138,7 @@ fn a_value_that_the_controller_denies_is_unused_from_then_on() {
     let qp = run.pair.connect(0);
     let peer = run.pair.address(1);
     let (denied, _) = run.pair.nics[0].ev_states(peer).next().unwrap();
-    assert!(run.controller.deny(peer, denied, true));
+    assert!(run.controller.deny(Some(peer), denied, true));
     run.run_until(Ns(2 * US));
     let used: Rc<RefCell<Vec<u32>>> = Rc::default();
     let seen = used.clone();

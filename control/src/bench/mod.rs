@@ -16,6 +16,7 @@ use app::{Command, Mailbox, Measured};
 use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, PortSpec};
 use setup::Running;
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -84,6 +85,8 @@ pub struct Options {
     pub memory: usize,
     /// Payload of a packet; `None`: what the ports carry, 4,096 at most.
     pub mss: Option<u32>,
+    /// Where operators may ask (`mrcnic ctl`).
+    pub ctl: Option<PathBuf>,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
 }

@@ -4,7 +4,7 @@ use super::app::{Bench, Mailbox, Peer, Requester, Seat};
 use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Link, Op, Options};
-use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, PROBE_PERIOD, link};
+use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, PROBE_PERIOD, Server, link};
 use dataplane::dpdk::{
     Clock, Eal, EalOptions, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
 };
@@ -37,6 +37,8 @@ const NETWORKS: [u32; 2] = [0x0A4D_0000, 0x0A4E_0000];
 pub(super) struct Running {
     pub(super) workers: Workers<Nic, Seat>,
     pub(super) control: ControlThread,
+    /// Where operators ask; it goes first.
+    pub(super) _server: Option<Server>,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
     /// Counters of each engine, NIC A's first.
     pub(super) stats: [Vec<Arc<Stats>>; 2],
@@ -218,9 +220,16 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut control = ControlThread::start(move || clock.now())?;
     let (requesters, a_links) = seats(requesters, &control);
     let (responders, b_links) = seats(responders, &control);
-    let controlled =
-        [a_links, b_links].map(|workers| ControlledNic { controller: Controller::new(PROBE_PERIOD), workers });
+    let controlled = [("a", a_links), ("b", b_links)].map(|(name, workers)| ControlledNic {
+        name: name.into(),
+        controller: Controller::new(PROBE_PERIOD),
+        workers,
+    });
     control.control(controlled.into());
+    let server = match (&options.ctl, control.operator()) {
+        (Some(path), Some(operator)) => Some(Server::listen(path, operator)?),
+        _ => None,
+    };
     let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(b) = b {
         lanes.extend(self::lanes(&mut ports[1], b.nics, responders, options, 1)?);
@@ -234,7 +243,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
     let workers = Workers::spawn(&eal, clock, workers, behaviour, Arc::clone(&stop))?;
-    Ok(Running { workers, control, mailboxes, stats, ports, mss, worker_count, stop })
+    Ok(Running { workers, control, _server: server, mailboxes, stats, ports, mss, worker_count, stop })
 }
 
 /// Links each role of a NIC to the control thread.

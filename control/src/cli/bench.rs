@@ -8,6 +8,7 @@ use dataplane::dpdk::{Impairments, PortSpec};
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -68,6 +69,9 @@ pub(super) struct Args {
     /// Turns without work after which a worker yields its core; 0 never
     #[arg(long, value_name = "N", default_value_t = 64)]
     idle_polls: u32,
+    /// Listen on this UNIX socket for `mrcnic ctl`, which calls the NICs a (it writes) and b
+    #[arg(long, value_name = "PATH")]
+    ctl: Option<PathBuf>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -126,6 +130,7 @@ impl Args {
             seed: self.seed,
             memory: self.memory,
             mss: self.mss,
+            ctl: self.ctl.clone(),
             idle_polls: self.idle_polls,
         })
     }

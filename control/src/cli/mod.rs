@@ -1,6 +1,7 @@
 //! The command line of `mrcnic`: one file a subcommand.
 
 mod bench;
+mod ctl;
 mod decode;
 mod ev;
 mod output;
@@ -15,7 +16,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// A software NIC that speaks MRC (Multipath Reliable Connection) on DPDK.
 #[derive(Debug, Parser)]
-#[command(name = "mrcnic", version, about, max_term_width = 100)]
+#[command(name = "mrcnic", version, max_term_width = 100)]
 struct Cli {
     /// How much to log to standard error
     #[arg(long, global = true, value_enum, value_name = "LEVEL", default_value_t = Level::Warn)]
@@ -27,6 +28,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::Args),
+    /// Ask a running NIC, over its UNIX socket
+    Ctl(ctl::Args),
     /// Decode the MRC packets of a capture
     Decode(decode::Args),
     /// Work with entropy values, by which packets are sprayed over paths
@@ -75,6 +78,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = log.try_init();
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -1,9 +1,10 @@
 //! Rings between the control thread and a worker: neither side ever waits for the other.
 
-use super::{Command, Event};
+use super::{Command, EvList, Event};
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::nic::Nic;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::Thread;
@@ -36,6 +37,11 @@ impl Waker {
         Waker { thread, asleep }
     }
 
+    /// Wakes the thread, whatever it does.
+    pub(super) fn wake_anyway(&self) {
+        self.thread.unpark();
+    }
+
     fn wake(&self) {
         if self.asleep.swap(false, SeqCst) {
             self.thread.unpark();
@@ -55,8 +61,8 @@ struct Shared {
 pub struct WorkerEnd {
     shared: Arc<Shared>,
     control: Option<Waker>,
-    /// An event that found no room.
-    waiting: Option<Event>,
+    /// Events that found no room.
+    waiting: VecDeque<Event>,
 }
 
 /// The control thread's end.
@@ -73,7 +79,7 @@ pub fn link(control: Option<Waker>) -> (WorkerEnd, ControlEnd) {
         events: ArrayQueue::new(RING),
         stats: LinkStats::default(),
     });
-    (WorkerEnd { shared: Arc::clone(&shared), control, waiting: None }, ControlEnd { shared })
+    (WorkerEnd { shared: Arc::clone(&shared), control, waiting: VecDeque::new() }, ControlEnd { shared })
 }
 
 impl WorkerEnd {
@@ -85,7 +91,7 @@ impl WorkerEnd {
             let Some(command) = self.shared.commands.pop() else { break };
             did = true;
             if let Some(event) = carry_out(now, nic, command) {
-                self.waiting = self.waiting.or(Some(event));
+                self.waiting.push_back(event);
             }
         }
         did | self.tell(nic)
@@ -95,11 +101,11 @@ impl WorkerEnd {
     fn tell(&mut self, nic: &mut Nic) -> bool {
         let mut told = false;
         for _ in 0..BATCH {
-            let next = self.waiting.take().or_else(|| nic.poll_event().map(Event::Ev));
+            let next = self.waiting.pop_front().or_else(|| nic.poll_event().map(Event::Ev));
             let Some(event) = next else { break };
             if let Err(event) = self.shared.events.push(event) {
                 self.shared.stats.events_waited.fetch_add(1, Relaxed);
-                self.waiting = Some(event);
+                self.waiting.push_front(event);
                 break;
             }
             told = true;
@@ -124,6 +130,11 @@ pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Even
         Command::Report => {
             nic.report_states(now);
             None
+        }
+        // An operator asked: allocating for the answer is no matter.
+        Command::List => {
+            let list = |destination| EvList { destination, evs: nic.list_evs(destination).collect() };
+            Some(Event::Listed(nic.destinations().map(list).collect()))
         }
     }
 }

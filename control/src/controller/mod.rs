@@ -5,9 +5,11 @@
 //! controller owns the schedule of probes and the denials.
 
 mod link;
+mod operator;
 mod thread;
 
 pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, link};
+pub use operator::{Operator, Request, Server, ask};
 pub use thread::{ControlReport, ControlThread, ControlledNic};
 
 use dataplane::Ns;
@@ -31,8 +33,8 @@ pub enum Command {
     },
     /// Deny a value, or lift its denial.
     Deny {
-        /// Towards whom.
-        destination: IpAddr,
+        /// Towards whom; `None` is everybody.
+        destination: Option<IpAddr>,
         /// The value.
         ev: u32,
         /// Whether it is denied from now on.
@@ -40,15 +42,28 @@ pub enum Command {
     },
     /// Tell again which values are not good: events were lost.
     Report,
+    /// Tell all values.
+    List,
+}
+
+/// The entropy values towards one destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvList {
+    /// The destination.
+    pub destination: IpAddr,
+    /// Each value, its state, and the packets that took it.
+    pub evs: Vec<(u32, EvState, u64)>,
 }
 
 /// What an engine tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A value changed its state.
     Ev(EvEvent),
     /// No QP is open with this destination any more: its values are forgotten.
     Gone(IpAddr),
+    /// The values of all its destinations, as [`Command::List`] asked.
+    Listed(Vec<EvList>),
 }
 
 /// The values of a destination that are assumed bad, in the order of their probes.
@@ -62,7 +77,7 @@ struct Suspects {
 pub struct Controller {
     probe_period_ns: u64,
     suspects: BTreeMap<IpAddr, Suspects>,
-    denied: BTreeSet<(IpAddr, u32)>,
+    denied: BTreeSet<(Option<IpAddr>, u32)>,
     next_probe: Option<Ns>,
     commands: VecDeque<Command>,
     events_dropped: u64,
@@ -87,6 +102,8 @@ impl Controller {
     /// An engine told something.
     pub fn on_event(&mut self, now: Ns, event: Event) {
         match event {
+            // Whoever asked for it takes it.
+            Event::Listed(_) => {}
             Event::Gone(destination) => {
                 self.suspects.remove(&destination);
             }
@@ -141,8 +158,8 @@ impl Controller {
         self.next_probe
     }
 
-    /// Denies a value towards a destination, or lifts the denial. False when that is how it is already.
-    pub fn deny(&mut self, destination: IpAddr, ev: u32, denied: bool) -> bool {
+    /// Denies a value towards a destination, or everybody, or lifts the denial. False when that is how it is already.
+    pub fn deny(&mut self, destination: Option<IpAddr>, ev: u32, denied: bool) -> bool {
         let changed =
             if denied { self.denied.insert((destination, ev)) } else { self.denied.remove(&(destination, ev)) };
         if changed {
@@ -152,7 +169,7 @@ impl Controller {
     }
 
     /// What is denied.
-    pub fn denied(&self) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
+    pub fn denied(&self) -> impl Iterator<Item = (Option<IpAddr>, u32)> + '_ {
         self.denied.iter().copied()
     }
 
@@ -248,11 +265,11 @@ mod tests {
     #[test]
     fn a_denial_is_a_command_once() {
         let mut controller = Controller::new(PROBE_PERIOD);
-        assert!(controller.deny(PEER, 300, true));
-        assert!(!controller.deny(PEER, 300, true));
-        assert_eq!(controller.poll_command(), Some(Command::Deny { destination: PEER, ev: 300, denied: true }));
-        assert_eq!(controller.denied().collect::<Vec<_>>(), [(PEER, 300)]);
-        assert!(controller.deny(PEER, 300, false));
-        assert_eq!(controller.poll_command(), Some(Command::Deny { destination: PEER, ev: 300, denied: false }));
+        assert!(controller.deny(Some(PEER), 300, true));
+        assert!(!controller.deny(Some(PEER), 300, true));
+        assert_eq!(controller.poll_command(), Some(Command::Deny { destination: Some(PEER), ev: 300, denied: true }));
+        assert_eq!(controller.denied().collect::<Vec<_>>(), [(Some(PEER), 300)]);
+        assert!(controller.deny(Some(PEER), 300, false));
+        assert_eq!(controller.poll_command(), Some(Command::Deny { destination: Some(PEER), ev: 300, denied: false }));
     }
 }

@@ -56,7 +56,7 @@ use probe::Probes;
 use qp::{LastArrival, Qp};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use transmit::{Accepting, Reply};
 
@@ -122,6 +122,8 @@ pub struct Nic {
     completions: VecDeque<CompletionEntry>,
     probes: Probes,
     events: Events,
+    /// Values that are denied towards everybody.
+    denied: BTreeSet<u32>,
     endpoints: Endpoints,
     host: Option<HostBuffer>,
     /// Packets that responders hold out of order, in all.
@@ -225,6 +227,7 @@ impl Nic {
             completions: VecDeque::new(),
             probes: Probes::default(),
             events: Events::default(),
+            denied: BTreeSet::new(),
             endpoints: Endpoints::default(),
             host: params.host_buffer.map(HostBuffer::new),
             out_of_order: 0,
@@ -391,20 +394,42 @@ impl Nic {
         self.probe(now, qpn, ev)
     }
 
-    /// Denies `ev` towards `remote`, or lifts the denial. True when that changed something.
-    pub fn deny(&mut self, now: Ns, remote: IpAddr, ev: u32, denied: bool) -> bool {
-        let Some(&at) = self.destination_of.get(&remote) else { return false };
+    /// Denies `ev` towards `remote`, or lifts the denial; without `remote` towards everybody, those to come included. True when that changed
+    /// something.
+    pub fn deny(&mut self, now: Ns, remote: Option<IpAddr>, ev: u32, denied: bool) -> bool {
+        let Some(remote) = remote else {
+            let changed = if denied { self.denied.insert(ev) } else { self.denied.remove(&ev) };
+            for at in 0..self.destinations.len() {
+                self.deny_at(now, at, ev, denied);
+            }
+            return changed;
+        };
+        self.destination_of.get(&remote).copied().is_some_and(|at| self.deny_at(now, at, ev, denied))
+    }
+
+    fn deny_at(&mut self, now: Ns, at: usize, ev: u32, denied: bool) -> bool {
         let destination = &mut self.destinations[at];
         let changed = if denied { destination.spraying.deny(ev) } else { destination.spraying.allow(ev) };
         if changed {
             let state = if denied { EvState::Denied } else { EvState::Good };
-            self.events.push(now, remote, ev, state);
+            self.events.push(now, destination.address, ev, state);
             if !destination.in_round && destination.has_turn() {
                 destination.in_round = true;
                 self.round.push_back(at);
             }
         }
         changed
+    }
+
+    /// The remote addresses with an open QP.
+    pub fn destinations(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.destinations.iter().filter(|destination| destination.qps > 0).map(|destination| destination.address)
+    }
+
+    /// The entropy values towards `remote`, denied ones included, with state and packets sent.
+    pub fn list_evs(&self, remote: IpAddr) -> impl Iterator<Item = (u32, EvState, u64)> + '_ {
+        let at = self.destination_of.get(&remote);
+        at.into_iter().flat_map(|&at| self.destinations[at].spraying.list())
     }
 
     /// Tells again, as events, every value that is not good.
@@ -448,7 +473,10 @@ impl Nic {
         }
         let full = self.params.transport.full();
         let size = self.params.spraying.active_set_size(self.params.bdp(), full);
-        let spraying = Spraying::new(&self.params.spraying, size, &mut self.rng);
+        let mut spraying = Spraying::new(&self.params.spraying, size, &mut self.rng);
+        for &ev in &self.denied {
+            spraying.deny(ev);
+        }
         let window = Window::new(Algorithm::Fixed(FixedWindow::new(self.params.window_bytes, full)));
         let destination = Destination::new(address, spraying, window);
         let at = match self.free_destinations.pop() {

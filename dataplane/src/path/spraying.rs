@@ -322,6 +322,13 @@ impl Spraying {
         self.values.iter().map(|value| (value.ev, value.state()))
     }
 
+    /// All values in use or denied, with state and packets sent: the active set in the order of the rotation, then denied values that a
+    /// backup has replaced.
+    pub fn list(&self) -> impl Iterator<Item = (u32, EvState, u64)> + '_ {
+        let replaced = self.backup.iter().filter(|value| value.denied);
+        self.values.iter().chain(replaced).map(|value| (value.ev, value.state(), value.sent))
+    }
+
     /// How many values of the active set are assumed bad.
     #[must_use]
     pub const fn assumed_bad(&self) -> usize {
