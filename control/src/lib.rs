@@ -6,3 +6,4 @@ pub mod controller;
 pub mod error;
 pub mod records;
 pub mod replay;
+mod text;

@@ -3,6 +3,7 @@
 use super::Op;
 use super::app::Measured;
 use crate::controller::ControlReport;
+use crate::text::grouped;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -160,19 +161,6 @@ impl SizeResult {
     }
 }
 
-/// A count with its thousands set apart.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Bytes as the user of a benchmark names them.
 pub(super) fn bytes(size: usize) -> String {
     match size {
@@ -265,9 +253,6 @@ mod tests {
 
     #[test]
     fn numbers_read_as_people_write_them() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(999), "999");
         assert_eq!(
             [0, 64, 4096, 1 << 20, 1 << 30, 1000].map(bytes),
             ["0 B", "64 B", "4 KiB", "1 MiB", "1 GiB", "1000 B"]

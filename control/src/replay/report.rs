@@ -4,6 +4,7 @@ use super::drive::Outcome;
 use super::rate::{measured, words as rate_words};
 use super::scan::{Flow, Scan};
 use super::{MORE_PORTS, Options};
+use crate::text::grouped;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use dataplane::nic::{DropReason, QpStats};
 use dataplane::wire::Refusal;
@@ -334,17 +335,4 @@ fn section(out: &mut dyn Write, title: &str, table: &Table, more: Option<String>
 
 fn left_out(all: usize, shown: usize) -> Option<String> {
     (all > shown).then(|| format!("and {} more (--json has all)", grouped((all - shown) as u64)))
-}
-
-/// A count with its thousands set apart.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

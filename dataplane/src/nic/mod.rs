@@ -15,7 +15,9 @@ mod events;
 mod frame;
 mod host;
 mod life;
+mod open;
 mod params;
+mod paths;
 mod probe;
 mod qp;
 mod receive;
@@ -40,20 +42,18 @@ pub use qp::{Endpoint, OpenError, Placement, QpNumbers, QpSpec, QpState, QpStats
 pub use stats::{Counter, Stats};
 
 use crate::Ns;
-use crate::congestion::{Algorithm, Congestion as _, FixedWindow, Window};
+use crate::congestion::Congestion as _;
 use crate::memory::{Key, Region, Table};
-use crate::path::Spraying;
-use crate::transport::{
-    Fault, Loss, Observer, Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams, Wheel,
-};
-use crate::wire::{Addressing, Rules, Template, Timestamp, WriteHeaders};
+use crate::transport::{Fault, Loss, Observer, Wheel};
+use crate::wire::Rules;
 use core::net::IpAddr;
 use destination::Destination;
 use endpoint::Endpoints;
 use events::Events;
 use host::HostBuffer;
+use open::flush_receives;
 use probe::Probes;
-use qp::{LastArrival, Qp};
+use qp::Qp;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -183,21 +183,6 @@ impl Observer for Outcome<'_> {
     }
 }
 
-/// A requester that keeps to both ends' limits of Writes with Immediate.
-fn requester(params: &TransportParams, psn: Psn, peer: Advertised, depth: usize) -> Requester {
-    let immediates = peer.immediates.min(params.write_imm_limit);
-    Requester::new(*params, psn, Advertised { immediates, ..peer }, depth)
-}
-
-/// Ends the posted receives of a QP.
-fn flush_receives(qp: &mut Qp, completions: &mut VecDeque<CompletionEntry>, stats: &Stats) {
-    let qpn = qp.qpn;
-    qp.responder.flush_receives(|completion| {
-        stats.failed.add(1);
-        completions.push_back(CompletionEntry { qpn, completion });
-    });
-}
-
 impl Nic {
     /// An engine with `ports`.
     ///
@@ -265,90 +250,6 @@ impl Nic {
         self.memory.remove(key)
     }
 
-    /// Opens a QP.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn open(&mut self, spec: QpSpec) -> Result<(), OpenError> {
-        let slot = spec.qpn.slot();
-        if self.qps.get(slot).is_some_and(Option::is_some) {
-            return Err(OpenError::InUse(spec.qpn.get()));
-        }
-        for depth in [spec.send_depth, spec.receive_depth.max(1)] {
-            if depth == 0 || depth > SEND_QUEUE_MAX {
-                return Err(OpenError::Depth(depth));
-            }
-        }
-        let port = self.ports.get(usize::from(spec.port.0)).ok_or(OpenError::NoSuchPort(spec.port.0))?;
-        let template = Template::new(&Addressing {
-            source_mac: spec.local.mac,
-            destination_mac: spec.remote.mac,
-            vlan: spec.vlan,
-            source: spec.local.ip,
-            destination: spec.remote.ip,
-            hop_limit: self.params.hop_limit,
-            udp_port: self.params.udp_port,
-        })?;
-        self.check_frame(&template, port.max_frame)?;
-        let wire_qpn = match &spec.placement {
-            Placement::Keyed => spec.qpn.get(),
-            Placement::Learned { dqp, .. } => {
-                let (source, destination) = (spec.remote.ip, spec.local.ip);
-                let alias = Alias { source, destination, dqp: *dqp, slot };
-                let at = self.aliases.partition_point(|a| a < &alias);
-                self.aliases.insert(at, alias);
-                *dqp
-            }
-        };
-        let destination = self.destination(spec.remote.ip);
-        self.destinations[destination].qps += 1;
-        let limit = self.params.transport.write_imm_limit.min(spec.write_imm_limit).max(1);
-        let transport = TransportParams { write_imm_limit: limit, ..self.params.transport };
-        let qp = Qp {
-            qpn: spec.qpn,
-            wire_qpn,
-            peer_qpn: spec.peer_qpn,
-            state: spec.state,
-            port: spec.port,
-            local_ip: spec.local.ip,
-            remote_ip: spec.remote.ip,
-            template,
-            domain: spec.domain,
-            placement: spec.placement,
-            destination,
-            send_depth: spec.send_depth,
-            write_imm_limit: limit,
-            requester: requester(&transport, spec.send_psn, spec.peer, spec.send_depth),
-            responder: Responder::new(spec.receive_psn, &transport, spec.receive_depth),
-            stats: QpStats::default(),
-            rcvd_bytes_seen: 0,
-            ack_queued: false,
-            in_resend: false,
-            in_fresh: false,
-            in_owing: false,
-            last_arrival: LastArrival { psn: spec.receive_psn, ev: 0, at: Ns::ZERO, timestamp: None },
-            timer_at: None,
-        };
-        if self.qps.len() <= slot {
-            self.qps.resize_with(slot + 1, || None);
-        }
-        self.wheel.reserve(self.qps.len() * TIMERS_PER_QP as usize);
-        self.completions.reserve(spec.send_depth + spec.receive_depth);
-        self.qps[slot] = Some(Box::new(qp));
-        Ok(())
-    }
-
-    /// Takes a QP from RTR to RTS: its first packet will have `psn`, and the peer takes what `peer` says. `false` when there is no
-    /// such QP in RTR.
-    pub fn ready_to_send(&mut self, qpn: Qpn, psn: Psn, peer: Advertised) -> bool {
-        let params = self.params.transport;
-        let Some(qp) = self.qp_mut(qpn).filter(|qp| qp.state == QpState::Rtr) else { return false };
-        qp.requester =
-            requester(&TransportParams { write_imm_limit: qp.write_imm_limit, ..params }, psn, peer, qp.send_depth);
-        qp.state = QpState::Rts;
-        true
-    }
-
     /// Posts a receive: a Write with Immediate of the peer will complete it.
     ///
     /// # Errors
@@ -376,163 +277,6 @@ impl Nic {
         self.qp(qpn).map(|qp| qp.requester.window())
     }
 
-    /// Takes the oldest answer to a probe.
-    pub fn poll_probe(&mut self) -> Option<ProbeAnswer> {
-        self.probes.poll()
-    }
-
-    /// Takes the oldest event of an entropy value.
-    pub fn poll_event(&mut self) -> Option<EvEvent> {
-        self.events.poll()
-    }
-
-    /// Probes `ev` towards `remote`, on any open QP that can send there; its number, or `None` when there is none.
-    pub fn probe_destination(&mut self, now: Ns, remote: IpAddr, ev: u32) -> Option<u16> {
-        let at = *self.destination_of.get(&remote)?;
-        let ready = |qp: &&Qp| qp.destination == at && qp.state != QpState::Error;
-        let qpn = self.qps.iter().flatten().map(|qp| &**qp).find(ready)?.qpn;
-        self.probe(now, qpn, ev)
-    }
-
-    /// Denies `ev` towards `remote`, or lifts the denial; without `remote` towards everybody, those to come included. True when that changed
-    /// something.
-    pub fn deny(&mut self, now: Ns, remote: Option<IpAddr>, ev: u32, denied: bool) -> bool {
-        let Some(remote) = remote else {
-            let changed = if denied { self.denied.insert(ev) } else { self.denied.remove(&ev) };
-            for at in 0..self.destinations.len() {
-                self.deny_at(now, at, ev, denied);
-            }
-            return changed;
-        };
-        self.destination_of.get(&remote).copied().is_some_and(|at| self.deny_at(now, at, ev, denied))
-    }
-
-    fn deny_at(&mut self, now: Ns, at: usize, ev: u32, denied: bool) -> bool {
-        let destination = &mut self.destinations[at];
-        let changed = if denied { destination.spraying.deny(ev) } else { destination.spraying.allow(ev) };
-        if changed {
-            let state = if denied { EvState::Denied } else { EvState::Good };
-            self.events.push(now, destination.address, ev, state);
-            if !destination.in_round && destination.has_turn() {
-                destination.in_round = true;
-                self.round.push_back(at);
-            }
-        }
-        changed
-    }
-
-    /// The remote addresses with an open QP.
-    pub fn destinations(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.destinations.iter().filter(|destination| destination.qps > 0).map(|destination| destination.address)
-    }
-
-    /// The entropy values towards `remote`, denied ones included, with state and packets sent.
-    pub fn list_evs(&self, remote: IpAddr) -> impl Iterator<Item = (u32, EvState, u64)> + '_ {
-        let at = self.destination_of.get(&remote);
-        at.into_iter().flat_map(|&at| self.destinations[at].spraying.list())
-    }
-
-    /// Tells again, as events, every value that is not good.
-    pub fn report_states(&mut self, now: Ns) {
-        for destination in self.destinations.iter().filter(|destination| destination.qps > 0) {
-            for (ev, state) in destination.spraying.states().filter(|(_, state)| *state != EvState::Good) {
-                self.events.push(now, destination.address, ev, state);
-            }
-        }
-    }
-
-    /// The entropy values of the active set towards `remote` and their states, in the order of the rotation.
-    pub fn ev_states(&self, remote: IpAddr) -> impl Iterator<Item = (u32, EvState)> + '_ {
-        let at = self.destination_of.get(&remote);
-        at.into_iter().flat_map(|&at| self.destinations[at].spraying.states())
-    }
-
-    /// When the oldest probe that still waits for its answer was asked for.
-    #[must_use]
-    pub fn oldest_probe(&self) -> Option<Ns> {
-        self.probes.oldest()
-    }
-
-    /// A full packet must fit the port.
-    fn check_frame(&self, template: &Template, max: usize) -> Result<(), OpenError> {
-        let mss = self.params.transport.mss;
-        let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(Timestamp::default);
-        let headers = WriteHeaders { immediate: Some(0), timestamp, ..WriteHeaders::default() }.len();
-        let frame = template.frame_len(headers, mss as usize);
-        if frame <= max {
-            return Ok(());
-        }
-        let fits = max.saturating_sub(template.frame_len(headers, 0)) & !3;
-        Err(OpenError::FrameTooLong { mss, frame, max, fits })
-    }
-
-    /// The destination for an address; a new one when no QP is open with it.
-    fn destination(&mut self, address: IpAddr) -> usize {
-        if let Some(&at) = self.destination_of.get(&address) {
-            return at;
-        }
-        let full = self.params.transport.full();
-        let size = self.params.spraying.active_set_size(self.params.bdp(), full);
-        let mut spraying = Spraying::new(&self.params.spraying, size, &mut self.rng);
-        for &ev in &self.denied {
-            spraying.deny(ev);
-        }
-        let window = Window::new(Algorithm::Fixed(FixedWindow::new(self.params.window_bytes, full)));
-        let destination = Destination::new(address, spraying, window);
-        let at = match self.free_destinations.pop() {
-            Some(at) => {
-                self.destinations[at] = destination;
-                at
-            }
-            None => {
-                self.destinations.push(destination);
-                self.destinations.len() - 1
-            }
-        };
-        self.destination_of.insert(address, at);
-        at
-    }
-
-    /// Closes a QP: what is outstanding completes as flushed, and packets for it are dropped from now on. `false` when there is none.
-    pub fn close(&mut self, now: Ns, qpn: Qpn) -> bool {
-        let slot = qpn.slot();
-        let Some(mut qp) = self.qps.get_mut(slot).and_then(|entry| entry.take_if(|qp| qp.qpn == qpn)) else {
-            return false;
-        };
-        let destination = &mut self.destinations[qp.destination];
-        qp.requester.flush(&mut Outcome {
-            now,
-            qpn,
-            destination,
-            completions: &mut self.completions,
-            events: &mut self.events,
-            stats: &self.stats,
-        });
-        flush_receives(&mut qp, &mut self.completions, &self.stats);
-        if qp.state != QpState::Error {
-            self.out_of_order -= qp.responder.out_of_order();
-            self.held_immediates -= qp.responder.held_immediates();
-        }
-        self.probes.forget(qpn);
-        for timer in 0..TIMERS_PER_QP {
-            self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
-        }
-        destination.resend.retain(|&s| s as usize != slot);
-        destination.fresh.retain(|&s| s as usize != slot);
-        self.owing.retain(|&s| s as usize != slot);
-        self.aliases.retain(|alias| alias.slot != slot);
-        destination.qps -= 1;
-        if destination.qps == 0 {
-            self.destination_of.remove(&destination.address);
-            self.round.retain(|&at| at != qp.destination);
-            self.free_destinations.push(qp.destination);
-        } else if !destination.in_round && destination.has_turn() {
-            destination.in_round = true;
-            self.round.push_back(qp.destination);
-        }
-        true
-    }
-
     /// The state of a QP.
     #[must_use]
     pub fn state(&self, qpn: Qpn) -> Option<QpState> {
@@ -551,22 +295,19 @@ impl Nic {
         self.qp(qpn).map_or(0, |qp| qp.requester.pending())
     }
 
-    /// The entropy values of the active set towards `remote`, and how many packets took each.
-    pub fn ev_use(&self, remote: IpAddr) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let at = self.destination_of.get(&remote);
-        at.into_iter().flat_map(|&at| self.destinations[at].spraying.use_counts())
-    }
-
-    /// Bytes in flight towards `remote`.
-    #[must_use]
-    pub fn inflight(&self, remote: IpAddr) -> u64 {
-        self.destination_of.get(&remote).map_or(0, |&at| self.destinations[at].window.inflight())
-    }
-
-    /// The last valid round-trip time to `remote` in ns.
-    #[must_use]
-    pub fn last_rtt(&self, remote: IpAddr) -> Option<u64> {
-        self.destinations[*self.destination_of.get(&remote)?].last_rtt
+    /// The QP in `slot`, and who is told what becomes of its packets.
+    #[inline]
+    fn with_outcome(&mut self, now: Ns, slot: usize) -> Option<(&mut Qp, Outcome<'_>)> {
+        let qp = self.qps.get_mut(slot)?.as_deref_mut()?;
+        let outcome = Outcome {
+            now,
+            qpn: qp.qpn,
+            destination: &mut self.destinations[qp.destination],
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        };
+        Some((qp, outcome))
     }
 
     #[inline]
@@ -650,29 +391,21 @@ impl Nic {
 
     /// Puts a QP into the error state: its requests end with `fault`, or as flushed without one.
     fn fail(&mut self, now: Ns, slot: usize, fault: Option<Fault>) {
-        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return };
         if qp.state == QpState::Error {
             return;
         }
         qp.state = QpState::Error;
-        self.stats.qp_errors.add(1);
-        let destination = &mut self.destinations[qp.destination];
-        let mut outcome = Outcome {
-            now,
-            qpn: qp.qpn,
-            destination,
-            completions: &mut self.completions,
-            events: &mut self.events,
-            stats: &self.stats,
-        };
+        outcome.stats.qp_errors.add(1);
         match fault {
             Some(fault) => qp.requester.fail(fault, &mut outcome),
             None => qp.requester.flush(&mut outcome),
         }
-        flush_receives(qp, &mut self.completions, &self.stats);
+        flush_receives(qp, outcome.completions, outcome.stats);
         // What it holds out of order takes no more room from others.
-        self.out_of_order -= qp.responder.out_of_order();
-        self.held_immediates -= qp.responder.held_immediates();
+        let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
+        self.out_of_order -= late;
+        self.held_immediates -= held;
         for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
@@ -704,17 +437,8 @@ impl Nic {
     }
 
     fn on_requester_time(&mut self, now: Ns, slot: usize) {
-        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return };
         qp.timer_at = None;
-        let destination = &mut self.destinations[qp.destination];
-        let mut outcome = Outcome {
-            now,
-            qpn: qp.qpn,
-            destination,
-            completions: &mut self.completions,
-            events: &mut self.events,
-            stats: &self.stats,
-        };
         if let Err(fault) = qp.requester.on_time(now, &mut outcome) {
             self.fail(now, slot, Some(fault));
             return;

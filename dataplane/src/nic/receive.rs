@@ -3,8 +3,7 @@
 use super::qp::LastArrival;
 use super::transmit::{Answer, Reply, timestamp};
 use super::{
-    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Outcome, Placement, PortId, QpState, RxFrame, TIMER_SACK,
-    TIMERS_PER_QP,
+    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
 };
 use crate::Ns;
 use crate::congestion::{Congestion, SackSignal};
@@ -290,25 +289,18 @@ impl Nic {
             }
             (QpState::Rtr | QpState::Error, _) => return Err(DropReason::QpState),
         }
-        let destination = &mut self.destinations[qp.destination];
-        let inflight = destination.window.inflight();
-        let mut outcome = Outcome {
-            now,
-            qpn: qp.qpn,
-            destination,
-            completions: &mut self.completions,
-            events: &mut self.events,
-            stats: &self.stats,
-        };
+        let dynamic_mpr = self.params.transport.dynamic_mpr;
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return Err(DropReason::UnknownQp) };
+        let inflight = outcome.destination.window.inflight();
         let report = qp.requester.on_sack(now, sack, packet.bth.rtx, &mut outcome);
         if report.beyond_sent {
             return Err(DropReason::AcknowledgesUnsent);
         }
         if report.idle && probe.is_none() {
-            self.stats.idle_acknowledgements.add(1);
+            outcome.stats.idle_acknowledgements.add(1);
         }
         // What an overtaken SACK allowed may have been taken back since.
-        if self.params.transport.dynamic_mpr && sack.mpr > 0 && !report.overtaken {
+        if dynamic_mpr && sack.mpr > 0 && !report.overtaken {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
         let new_bytes = newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes);
@@ -355,19 +347,10 @@ impl Nic {
     #[inline]
     fn take_ack(&mut self, now: Ns, slot: usize, packet: &Packet, aeth: &Aeth) -> Result<(), DropReason> {
         self.stats.rx_acks.add(1);
-        let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return Err(DropReason::UnknownQp) };
         if qp.state != QpState::Rts {
             return Err(DropReason::QpState);
         }
-        let destination = &mut self.destinations[qp.destination];
-        let mut outcome = Outcome {
-            now,
-            qpn: qp.qpn,
-            destination,
-            completions: &mut self.completions,
-            events: &mut self.events,
-            stats: &self.stats,
-        };
         match qp.requester.on_ack(now, Psn::new(packet.bth.psn), aeth, &mut outcome) {
             Ok(report) if report.beyond_sent => return Err(DropReason::AcknowledgesUnsent),
             Ok(report) => {
@@ -385,23 +368,14 @@ impl Nic {
 
     fn take_nack(&mut self, now: Ns, slot: usize, nack: &Nack) -> Result<(), DropReason> {
         self.stats.rx_nacks.add(1);
-        let Some(qp) = self.qps[slot].as_deref_mut() else { return Err(DropReason::UnknownQp) };
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return Err(DropReason::UnknownQp) };
         if qp.state != QpState::Rts {
             return Err(DropReason::QpState);
         }
-        let destination = &mut self.destinations[qp.destination];
         // Even when the packet has been acknowledged already: the path is what was full.
         if nack.reason == NackReason::Trimmed as u8 {
-            destination.spraying.mark(nack.entropy);
+            outcome.destination.spraying.mark(nack.entropy);
         }
-        let mut outcome = Outcome {
-            now,
-            qpn: qp.qpn,
-            destination,
-            completions: &mut self.completions,
-            events: &mut self.events,
-            stats: &self.stats,
-        };
         match qp.requester.on_nack(now, Psn::new(nack.nack_psn), nack.reason, &mut outcome) {
             Ok(true) => {
                 self.arm(slot);

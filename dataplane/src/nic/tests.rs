@@ -3,7 +3,8 @@
 use super::*;
 use crate::memory::Domain;
 use crate::transport::Advertised;
-use crate::wire::{Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth};
+use crate::transport::Psn;
+use crate::wire::{Addressing, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Template, WriteHeaders};
 use core::net::Ipv4Addr;
 
 fn ends() -> [Endpoint; 2] {

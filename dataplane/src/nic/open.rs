@@ -1,0 +1,196 @@
+//! QPs come and go.
+
+use super::destination::Destination;
+use super::qp::LastArrival;
+use super::{
+    Advertised, Alias, CompletionEntry, Nic, OpenError, Outcome, Placement, Qp, QpSpec, QpState, QpStats, Qpn, Stats,
+    TIMERS_PER_QP,
+};
+use crate::Ns;
+use crate::congestion::{Algorithm, FixedWindow, Window};
+use crate::path::Spraying;
+use crate::transport::{Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
+use crate::wire::{Addressing, Template, Timestamp, WriteHeaders};
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+/// A requester that keeps to both ends' limits of Writes with Immediate.
+fn requester(params: &TransportParams, psn: Psn, peer: Advertised, depth: usize) -> Requester {
+    let immediates = peer.immediates.min(params.write_imm_limit);
+    Requester::new(*params, psn, Advertised { immediates, ..peer }, depth)
+}
+
+/// Ends the posted receives of a QP.
+pub(super) fn flush_receives(qp: &mut Qp, completions: &mut VecDeque<CompletionEntry>, stats: &Stats) {
+    let qpn = qp.qpn;
+    qp.responder.flush_receives(|completion| {
+        stats.failed.add(1);
+        completions.push_back(CompletionEntry { qpn, completion });
+    });
+}
+
+impl Nic {
+    /// Opens a QP.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&mut self, spec: QpSpec) -> Result<(), OpenError> {
+        let slot = spec.qpn.slot();
+        if self.qps.get(slot).is_some_and(Option::is_some) {
+            return Err(OpenError::InUse(spec.qpn.get()));
+        }
+        for depth in [spec.send_depth, spec.receive_depth.max(1)] {
+            if depth == 0 || depth > SEND_QUEUE_MAX {
+                return Err(OpenError::Depth(depth));
+            }
+        }
+        let port = self.ports.get(usize::from(spec.port.0)).ok_or(OpenError::NoSuchPort(spec.port.0))?;
+        let template = Template::new(&Addressing {
+            source_mac: spec.local.mac,
+            destination_mac: spec.remote.mac,
+            vlan: spec.vlan,
+            source: spec.local.ip,
+            destination: spec.remote.ip,
+            hop_limit: self.params.hop_limit,
+            udp_port: self.params.udp_port,
+        })?;
+        self.check_frame(&template, port.max_frame)?;
+        let wire_qpn = match &spec.placement {
+            Placement::Keyed => spec.qpn.get(),
+            Placement::Learned { dqp, .. } => {
+                let (source, destination) = (spec.remote.ip, spec.local.ip);
+                let alias = Alias { source, destination, dqp: *dqp, slot };
+                let at = self.aliases.partition_point(|a| a < &alias);
+                self.aliases.insert(at, alias);
+                *dqp
+            }
+        };
+        let destination = self.destination(spec.remote.ip);
+        self.destinations[destination].qps += 1;
+        let limit = self.params.transport.write_imm_limit.min(spec.write_imm_limit).max(1);
+        let transport = TransportParams { write_imm_limit: limit, ..self.params.transport };
+        let qp = Qp {
+            qpn: spec.qpn,
+            wire_qpn,
+            peer_qpn: spec.peer_qpn,
+            state: spec.state,
+            port: spec.port,
+            local_ip: spec.local.ip,
+            remote_ip: spec.remote.ip,
+            template,
+            domain: spec.domain,
+            placement: spec.placement,
+            destination,
+            send_depth: spec.send_depth,
+            write_imm_limit: limit,
+            requester: requester(&transport, spec.send_psn, spec.peer, spec.send_depth),
+            responder: Responder::new(spec.receive_psn, &transport, spec.receive_depth),
+            stats: QpStats::default(),
+            rcvd_bytes_seen: 0,
+            ack_queued: false,
+            in_resend: false,
+            in_fresh: false,
+            in_owing: false,
+            last_arrival: LastArrival { psn: spec.receive_psn, ev: 0, at: Ns::ZERO, timestamp: None },
+            timer_at: None,
+        };
+        if self.qps.len() <= slot {
+            self.qps.resize_with(slot + 1, || None);
+        }
+        self.wheel.reserve(self.qps.len() * TIMERS_PER_QP as usize);
+        self.completions.reserve(spec.send_depth + spec.receive_depth);
+        self.qps[slot] = Some(Box::new(qp));
+        Ok(())
+    }
+
+    /// A full packet must fit the port.
+    fn check_frame(&self, template: &Template, max: usize) -> Result<(), OpenError> {
+        let mss = self.params.transport.mss;
+        let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(Timestamp::default);
+        let headers = WriteHeaders { immediate: Some(0), timestamp, ..WriteHeaders::default() }.len();
+        let frame = template.frame_len(headers, mss as usize);
+        if frame <= max {
+            return Ok(());
+        }
+        let fits = max.saturating_sub(template.frame_len(headers, 0)) & !3;
+        Err(OpenError::FrameTooLong { mss, frame, max, fits })
+    }
+
+    /// The destination for an address; a new one when no QP is open with it.
+    fn destination(&mut self, address: IpAddr) -> usize {
+        if let Some(&at) = self.destination_of.get(&address) {
+            return at;
+        }
+        let full = self.params.transport.full();
+        let size = self.params.spraying.active_set_size(self.params.bdp(), full);
+        let mut spraying = Spraying::new(&self.params.spraying, size, &mut self.rng);
+        for &ev in &self.denied {
+            spraying.deny(ev);
+        }
+        let window = Window::new(Algorithm::Fixed(FixedWindow::new(self.params.window_bytes, full)));
+        let destination = Destination::new(address, spraying, window);
+        let at = match self.free_destinations.pop() {
+            Some(at) => {
+                self.destinations[at] = destination;
+                at
+            }
+            None => {
+                self.destinations.push(destination);
+                self.destinations.len() - 1
+            }
+        };
+        self.destination_of.insert(address, at);
+        at
+    }
+
+    /// Takes a QP from RTR to RTS: its first packet will have `psn`, and the peer takes what `peer` says. `false` when there is no
+    /// such QP in RTR.
+    pub fn ready_to_send(&mut self, qpn: Qpn, psn: Psn, peer: Advertised) -> bool {
+        let params = self.params.transport;
+        let Some(qp) = self.qp_mut(qpn).filter(|qp| qp.state == QpState::Rtr) else { return false };
+        qp.requester =
+            requester(&TransportParams { write_imm_limit: qp.write_imm_limit, ..params }, psn, peer, qp.send_depth);
+        qp.state = QpState::Rts;
+        true
+    }
+
+    /// Closes a QP: what is outstanding completes as flushed, and packets for it are dropped from now on. `false` when there is none.
+    pub fn close(&mut self, now: Ns, qpn: Qpn) -> bool {
+        let slot = qpn.slot();
+        let Some(mut qp) = self.qps.get_mut(slot).and_then(|entry| entry.take_if(|qp| qp.qpn == qpn)) else {
+            return false;
+        };
+        let destination = &mut self.destinations[qp.destination];
+        qp.requester.flush(&mut Outcome {
+            now,
+            qpn,
+            destination,
+            completions: &mut self.completions,
+            events: &mut self.events,
+            stats: &self.stats,
+        });
+        flush_receives(&mut qp, &mut self.completions, &self.stats);
+        if qp.state != QpState::Error {
+            self.out_of_order -= qp.responder.out_of_order();
+            self.held_immediates -= qp.responder.held_immediates();
+        }
+        self.probes.forget(qpn);
+        for timer in 0..TIMERS_PER_QP {
+            self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
+        }
+        destination.resend.retain(|&s| s as usize != slot);
+        destination.fresh.retain(|&s| s as usize != slot);
+        self.owing.retain(|&s| s as usize != slot);
+        self.aliases.retain(|alias| alias.slot != slot);
+        destination.qps -= 1;
+        if destination.qps == 0 {
+            self.destination_of.remove(&destination.address);
+            self.round.retain(|&at| at != qp.destination);
+            self.free_destinations.push(qp.destination);
+        } else if !destination.in_round && destination.has_turn() {
+            destination.in_round = true;
+            self.round.push_back(qp.destination);
+        }
+        true
+    }
+}
