@@ -83,6 +83,8 @@ pub struct Options {
     pub seed: u64,
     /// Registered memory of each side in bytes.
     pub memory: usize,
+    /// Congestion window towards each destination in bytes.
+    pub window: u64,
     /// Payload of a packet; `None`: what the ports carry, 4,096 at most.
     pub mss: Option<u32>,
     /// Where operators may ask (`mrcnic ctl`).

@@ -198,6 +198,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         transport: TransportParams { mss, ..TransportParams::default() },
         // The control thread probes what is assumed bad.
         spraying: SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() },
+        window_bytes: options.window,
         seed: options.seed,
         ..NicParams::default()
     };

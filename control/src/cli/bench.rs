@@ -63,6 +63,9 @@ pub(super) struct Args {
     /// Registered memory of each side
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size)]
     memory: usize,
+    /// Congestion window towards each destination: what may be in flight
+    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = size)]
+    window: usize,
     /// Payload of a packet in bytes [default: 4096, or what the ports carry]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
@@ -129,6 +132,7 @@ impl Args {
             impairments,
             seed: self.seed,
             memory: self.memory,
+            window: self.window as u64,
             mss: self.mss,
             ctl: self.ctl.clone(),
             idle_polls: self.idle_polls,
