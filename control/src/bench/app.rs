@@ -5,9 +5,9 @@ use super::receiver::{Ledger, Receiver};
 use crate::controller::WorkerEnd;
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
-use dataplane::dpdk::{App, Poll};
+use dataplane::dpdk::{App, LaneStats, Poll};
 use dataplane::memory::{Buffer, Key};
-use dataplane::nic::{Nic, Qpn, Stats, Status, WriteRequest};
+use dataplane::nic::{EvState, Nic, Qpn, Stats, Status, WriteRequest};
 use dataplane::time::{MS, SEC};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
@@ -17,8 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Requests that one turn posts at most, so that receiving is never kept waiting.
 const POSTS_A_TURN: usize = 64;
-/// After so long without a frame in either direction everything in flight has arrived.
+/// After so long without a frame in either direction nothing more is to come.
 const QUIET_NS: u64 = 2 * MS;
+/// What has not arrived after so long without a frame is lost, where ports lose frames.
+const LOST_NS: u64 = 200 * MS;
+/// A path that never answers is probed for ever: the wait for quiet ends all the same.
+const DRAIN_NS: u64 = 2 * SEC;
 /// Without a completion for so long the peer is not reached.
 const STALL_NS: u64 = 5 * SEC;
 /// Longest latency that is told apart.
@@ -99,7 +103,7 @@ struct Run {
     last_completion: Ns,
     time_is_up: bool,
     outcome: Measured,
-    before: HashMap<&'static str, u64>,
+    drain_began: Option<Ns>,
     evs_before: HashMap<u32, u64>,
     /// Messages that the peer's application had received when the round began, and what had gone wrong when the run did.
     received_before: u64,
@@ -126,6 +130,10 @@ pub(super) struct Requester {
     sequence: Vec<u32>,
     next_qp: usize,
     rounds: u64,
+    /// The engine's counters when the last size was done.
+    counted: HashMap<&'static str, u64>,
+    /// What is on its way between the NICs.
+    wires: Option<Arc<Wires>>,
     /// Requests that ended so far.
     completed: u64,
     phase: Phase,
@@ -165,6 +173,30 @@ const fn operation_name(immediate: bool) -> &'static str {
     if immediate { "Write with Immediate" } else { "Write" }
 }
 
+/// What all engines have sent and all lanes received, in each direction.
+pub(super) struct Wires {
+    pub(super) engines: [Vec<Arc<Stats>>; 2],
+    pub(super) lanes: [Vec<Arc<LaneStats>>; 2],
+}
+
+impl Wires {
+    /// Has all arrived that was sent?
+    fn are_empty(&self) -> bool {
+        let sent = |n: usize| self.engines[n].iter().map(|stats| stats.tx_frames.get()).sum::<u64>();
+        let received = |n: usize| self.lanes[n].iter().map(|stats| stats.rx_frames.get()).sum::<u64>();
+        sent(0) == received(1) && sent(1) == received(0)
+    }
+}
+
+impl Seat {
+    /// Lets a requester look at what is on its way.
+    pub(super) fn watch(&mut self, wires: &Arc<Wires>) {
+        if let Bench::Requester(requester) = &mut self.role {
+            requester.wires = Some(Arc::clone(wires));
+        }
+    }
+}
+
 impl Requester {
     pub(super) fn new(mailbox: Arc<Mailbox>, peer: Peer, acknowledger: Option<super::null::Acknowledger>) -> Requester {
         let qps = peer.qps.len();
@@ -175,6 +207,8 @@ impl Requester {
             sequence: vec![0; qps],
             next_qp: 0,
             rounds: 0,
+            counted: HashMap::new(),
+            wires: None,
             completed: 0,
             phase: Phase::Waiting,
             acknowledger,
@@ -227,7 +261,7 @@ impl Requester {
                 gained: HashMap::new(),
                 fault: None,
             },
-            before: nic.stats().iter().collect(),
+            drain_began: None,
             evs_before: nic.ev_use(self.peer.address).collect(),
             received_before: 0,
             peer_errors_before: self.peer.ledger.as_ref().map_or(0, |ledger| ledger.errors()),
@@ -363,16 +397,21 @@ impl Requester {
         }
     }
 
-    /// Waits until neither side has seen a frame for a while, so that counters of engine and port say the same.
-    fn drain(&mut self, now: Ns, nic: &mut Nic, run: Box<Run>, frames: u64, since: Ns) -> Poll {
+    /// Waits until all that was sent has arrived, and nothing has moved for a while, so that counters of engine and port say the same.
+    fn drain(&mut self, now: Ns, nic: &mut Nic, mut run: Box<Run>, frames: u64, since: Ns) -> Poll {
         let count = |stats: &Stats| stats.rx_frames.get() + stats.tx_frames.get();
-        let moving = self.acknowledger.is_none();
+        let began = *run.drain_began.get_or_insert(now);
+        let moving = self.acknowledger.is_none() && now.since(began) < DRAIN_NS;
         let seen = count(nic.stats()) + self.peer.stats.as_deref().map_or(0, count);
         if moving && seen != frames {
             self.phase = Phase::Draining(run, seen, now);
             return Poll::Busy;
         }
-        if now.since(since) < QUIET_NS {
+        // A worker that was kept from its core still has frames to receive, and a value assumed bad still has probes to come.
+        let probing = nic.ev_states(self.peer.address).any(|(_, state)| state == EvState::AssumedBad);
+        let arrived = self.wires.as_ref().is_none_or(|wires| wires.are_empty());
+        let patience = if arrived && !probing { QUIET_NS } else { LOST_NS };
+        if moving && now.since(since) < patience {
             self.phase = Phase::Draining(run, frames, since);
             return Poll::Idle;
         }
@@ -383,7 +422,7 @@ impl Requester {
         Poll::Busy
     }
 
-    fn finish(&self, nic: &Nic, run: Run) -> Measured {
+    fn finish(&mut self, nic: &Nic, run: Run) -> Measured {
         let mut outcome = run.outcome;
         if let Some(ledger) = &self.peer.ledger {
             let errors = ledger.errors() - run.peer_errors_before;
@@ -396,8 +435,10 @@ impl Requester {
         outcome.gained = nic
             .stats()
             .iter()
-            .map(|(name, count)| (name, count - run.before.get(name).copied().unwrap_or(0)))
+            .map(|(name, count)| (name, count - self.counted.get(name).copied().unwrap_or(0)))
             .collect();
+        // What comes between two sizes counts with the second, so that nothing is left out.
+        self.counted = nic.stats().iter().collect();
         let used = |&(ev, count): &(u32, u64)| count > run.evs_before.get(&ev).copied().unwrap_or(0);
         outcome.evs_used = nic.ev_use(self.peer.address).filter(used).count();
         outcome

@@ -1,6 +1,6 @@
 //! Ports, engines, QPs and workers of a bench.
 
-use super::app::{Bench, Mailbox, Peer, Requester, Seat};
+use super::app::{Bench, Mailbox, Peer, Requester, Seat, Wires};
 use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Link, Op, Options};
@@ -234,6 +234,12 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(b) = b {
         lanes.extend(self::lanes(&mut ports[1], b.nics, responders, options, 1)?);
+    }
+    let (of_a, of_b) = lanes.split_at_mut(pairs);
+    let received = [&*of_a, &*of_b].map(|lanes| lanes.iter().map(Lane::stats).collect());
+    let wires = Arc::new(Wires { engines: stats.clone(), lanes: received });
+    if !of_b.is_empty() {
+        of_a.iter_mut().for_each(|lane| lane.app.watch(&wires));
     }
     let worker_count = cores.len();
     let workers = if worker_count == 1 {
