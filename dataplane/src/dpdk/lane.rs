@@ -179,9 +179,9 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             }
             batch.free();
         }
-        self.stats.rx_frames.add(received);
-        self.stats.handed_over.add(handed);
-        self.stats.handover_full.add(lost);
+        self.stats.rx_frames.add(received as u64);
+        self.stats.handed_over.add(handed as u64);
+        self.stats.handover_full.add(lost as u64);
         (received, more)
     }
 
@@ -207,7 +207,7 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             }
         }
         inbox.free();
-        self.stats.handed_in.add(received);
+        self.stats.handed_in.add(received as u64);
         received
     }
 
@@ -232,7 +232,7 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
                 break;
             }
         }
-        self.stats.tx_frames.add(sent);
+        self.stats.tx_frames.add(sent as u64);
         let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
         self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));
         self.stats.tx_stalls.set(sum(super::TxQueue::stalls));

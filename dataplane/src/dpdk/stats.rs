@@ -1,31 +1,6 @@
-//! Counters that one thread writes and any reads.
+//! What a lane counts: written by its worker, read by anyone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A counter with one writer. A reader sees some recent value.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// The value.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Adds `n`. By the one writer alone: this is no atomic addition.
-    #[inline]
-    pub(super) fn add(&self, n: usize) {
-        if n > 0 {
-            self.set(self.get().wrapping_add(n as u64));
-        }
-    }
-
-    #[inline]
-    pub(super) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-}
+pub use crate::nic::Counter;
 
 /// What a lane counted. Frames that the engine refuses are in the engine's own counters.
 #[derive(Debug, Default)]

@@ -11,7 +11,13 @@ impl Counter {
     /// Adds `n`; for the one writer.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+        self.set(self.get().wrapping_add(n));
+    }
+
+    /// Sets the count; for the one writer.
+    #[inline]
+    pub fn set(&self, count: u64) {
+        self.0.store(count, Relaxed);
     }
 
     /// The count so far.
