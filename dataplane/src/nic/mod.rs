@@ -362,10 +362,25 @@ impl Nic {
             qp.in_fresh = true;
             destination.fresh.push_back(slot as u32);
         }
+        let at = qp.destination;
+        self.join_round(at);
+    }
+
+    /// A destination with a QP that could send takes part in the round, once.
+    #[inline]
+    fn join_round(&mut self, at: usize) {
+        let destination = &mut self.destinations[at];
         if !destination.in_round && destination.has_turn() {
             destination.in_round = true;
-            self.round.push_back(qp.destination);
+            self.round.push_back(at);
         }
+    }
+
+    /// An acknowledgement came or a timer ran out: timers, and what there is to send, may be others now. The window may have opened, too.
+    #[inline]
+    fn refresh(&mut self, slot: usize) {
+        self.arm(slot);
+        self.wake(slot);
     }
 
     /// Calls the wheel for the QP's timers, where they are due before it would call anyway.
@@ -404,23 +419,14 @@ impl Nic {
         flush_receives(qp, outcome.completions, outcome.stats);
         // What it holds out of order takes no more room from others.
         let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
+        let at = qp.destination;
         self.out_of_order -= late;
         self.held_immediates -= held;
         for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
-        self.reopen(slot);
-    }
-
-    /// The window may have opened: the destination takes part in the round again.
-    #[inline]
-    fn reopen(&mut self, slot: usize) {
-        let Some(qp) = self.qps.get(slot).and_then(|entry| entry.as_deref()) else { return };
-        let destination = &mut self.destinations[qp.destination];
-        if !destination.in_round && destination.has_turn() {
-            destination.in_round = true;
-            self.round.push_back(qp.destination);
-        }
+        // What it had in flight makes room for the others.
+        self.join_round(at);
     }
 
     /// Handles every timer that is due.
@@ -443,8 +449,7 @@ impl Nic {
             self.fail(now, slot, Some(fault));
             return;
         }
-        self.arm(slot);
-        self.wake(slot);
+        self.refresh(slot);
     }
 
     /// The receive queues ran empty: packets below the byte count of a SACK are acknowledged now rather than later.

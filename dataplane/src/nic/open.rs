@@ -187,9 +187,8 @@ impl Nic {
             self.destination_of.remove(&destination.address);
             self.round.retain(|&at| at != qp.destination);
             self.free_destinations.push(qp.destination);
-        } else if !destination.in_round && destination.has_turn() {
-            destination.in_round = true;
-            self.round.push_back(qp.destination);
+        } else {
+            self.join_round(qp.destination);
         }
         true
     }

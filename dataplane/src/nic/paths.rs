@@ -57,10 +57,7 @@ impl Nic {
         if changed {
             let state = if denied { EvState::Denied } else { EvState::Good };
             self.events.push(now, destination.address, ev, state);
-            if !destination.in_round && destination.has_turn() {
-                destination.in_round = true;
-                self.round.push_back(at);
-            }
+            self.join_round(at);
         }
         changed
     }

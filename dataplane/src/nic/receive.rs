@@ -323,9 +323,7 @@ impl Nic {
             }
             _ => {}
         }
-        self.arm(slot);
-        self.wake(slot);
-        self.reopen(slot);
+        self.refresh(slot);
         Ok(())
     }
 
@@ -357,9 +355,7 @@ impl Nic {
                 if report.idle {
                     self.stats.idle_acknowledgements.add(1);
                 }
-                self.arm(slot);
-                self.wake(slot);
-                self.reopen(slot);
+                self.refresh(slot);
             }
             Err(fault) => self.fail(now, slot, Some(fault)),
         }
@@ -378,9 +374,7 @@ impl Nic {
         }
         match qp.requester.on_nack(now, Psn::new(nack.nack_psn), nack.reason, &mut outcome) {
             Ok(true) => {
-                self.arm(slot);
-                self.wake(slot);
-                self.reopen(slot);
+                self.refresh(slot);
             }
             Ok(false) => self.stats.idle_acknowledgements.add(1),
             Err(fault) => self.fail(now, slot, Some(fault)),
