@@ -10,7 +10,7 @@ use dataplane::nic::{
 };
 use dataplane::transport::Psn;
 use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Packet, Rules, Template, UDP_PORT, parse};
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -43,6 +43,24 @@ pub struct Channel {
 impl Default for Channel {
     fn default() -> Self {
         Channel { delay_ns: 1_000, jitter_ns: 0, loss: 0.0, duplicate: 0.0, corrupt: 0.0, mark: 0.0, trim: 0.0 }
+    }
+}
+
+impl Channel {
+    /// A channel with each fault or without it, at random; it loses less than the share `most_loss`.
+    #[must_use]
+    pub fn random<R: Rng>(rng: &mut R, most_loss: f64) -> Channel {
+        let mut share = |most: f64| if rng.random_bool(0.5) { 0.0 } else { rng.random_range(0.0..most) };
+        // In this order: a seed's histories depend on it.
+        Channel {
+            loss: share(most_loss),
+            duplicate: share(0.2),
+            corrupt: share(0.05),
+            mark: share(0.3),
+            trim: share(0.2),
+            jitter_ns: (share(1.0) * 60_000.0) as u64,
+            delay_ns: 1_000 + (share(1.0) * 20_000.0) as u64,
+        }
     }
 }
 

@@ -34,19 +34,6 @@ fn params<R: Rng>(rng: &mut R) -> NicParams {
     }
 }
 
-fn channel<R: Rng>(rng: &mut R) -> Channel {
-    let mut share = |most: f64| if rng.random_bool(0.5) { 0.0 } else { rng.random_range(0.0..most) };
-    Channel {
-        loss: share(0.3),
-        duplicate: share(0.2),
-        corrupt: share(0.05),
-        mark: share(0.3),
-        trim: share(0.2),
-        jitter_ns: (share(1.0) * 60_000.0) as u64,
-        delay_ns: 1_000 + (share(1.0) * 20_000.0) as u64,
-    }
-}
-
 /// What was posted on a QP, in order.
 type Posted = BTreeMap<Qpn, Vec<u64>>;
 
@@ -79,7 +66,7 @@ fn history(seed: u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let own = params(&mut rng);
     let mss = own.transport.mss;
-    let mut pair = Pair::new(own, SLOT * SLOTS, channel(&mut rng), seed);
+    let mut pair = Pair::new(own, SLOT * SLOTS, Channel::random(&mut rng, 0.3), seed);
     let mut other = params(&mut rng);
     (other.transport.mss, other.transport.max_psn_range) = (mss, own.transport.max_psn_range);
     pair.replace_nic(1, other);
@@ -95,7 +82,7 @@ fn history(seed: u64) {
             0..5 => pair.run_for(rng.random_range(0..300 * US)),
             5 => pair.held_until[from] = pair.now + rng.random_range(0..500 * US),
             6 => qps[at] = pair.reconnect(&qps[at], rng.random_range(0..1 << 24)),
-            7 => pair.channel = channel(&mut rng),
+            7 => pair.channel = Channel::random(&mut rng, 0.3),
             8 => _ = pair.nics[1 - from].set_window(qps[at].qpn[1 - from], rng.random_range(0..2_000)),
             _ => {}
         }

@@ -34,19 +34,6 @@ fn random_params<R: Rng>(rng: &mut R) -> NicParams {
     }
 }
 
-fn random_channel<R: Rng>(rng: &mut R) -> Channel {
-    let mut share = |most: f64| if rng.random_bool(0.5) { 0.0 } else { rng.random_range(0.0..most) };
-    Channel {
-        loss: share(0.2),
-        duplicate: share(0.2),
-        corrupt: share(0.05),
-        mark: share(0.3),
-        trim: share(0.2),
-        jitter_ns: (share(1.0) * 60_000.0) as u64,
-        delay_ns: 1_000 + (share(1.0) * 20_000.0) as u64,
-    }
-}
-
 /// What the watcher of the network holds against each frame.
 #[derive(Default)]
 struct Seen {
@@ -116,7 +103,7 @@ fn post_messages<R: Rng>(pair: &mut Pair, qp: &QpPair, rng: &mut R, mss: usize) 
 
 fn history(seed: u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let (params, channel) = (random_params(&mut rng), random_channel(&mut rng));
+    let (params, channel) = (random_params(&mut rng), Channel::random(&mut rng, 0.2));
     let mut pair = Pair::over(rng.random(), params, MEMORY, channel, seed);
     pair.fill(seed);
     let first = [0, 0xFF_FFF0, rng.random_range(0..1 << 24)][rng.random_range(0..3)];
@@ -167,7 +154,7 @@ fn in_every_history_with_a_budget_of_retries_all_requests_end_once_and_in_order(
         let mut params = random_params(&mut rng);
         params.transport.linear_retry_count = rng.random_range(0..3);
         params.transport.exponential_retry_count = rng.random_range(0..2);
-        let channel = Channel { loss: 0.5, trim: 0.2, ..random_channel(&mut rng) };
+        let channel = Channel { loss: 0.5, trim: 0.2, ..Channel::random(&mut rng, 0.2) };
         let mut pair = Pair::new(params, MEMORY, channel, seed);
         let qp = pair.connect(7);
         let count = rng.random_range(1..20u64);
