@@ -5,8 +5,8 @@
 use dataplane::Ns;
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
-    Advertised, CompletionEntry, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState,
-    Qpn, TxBurst, WriteRequest,
+    Advertised, CompletionEntry, Endpoint, Nic, NicParams, PathSpec, Placement, PortId, PortInfo, QpNumbers, QpSpec,
+    QpState, Qpn, TxBurst, WriteRequest,
 };
 use dataplane::transport::Psn;
 use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Packet, Rules, Template, UDP_PORT, parse};
@@ -78,6 +78,9 @@ pub enum Fate {
 /// Sees each frame before the channel: when it was sent, by which NIC (0 or 1), and what it is.
 pub type Filter = Box<dyn FnMut(Ns, usize, &Packet, &[u8]) -> Fate>;
 
+/// Sees each frame with the port that it leaves by: true lets it go on.
+pub type PortFilter = Box<dyn FnMut(Ns, usize, PortId, &Packet) -> bool>;
+
 /// A QP of a [`Pair`], at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpPair {
@@ -86,17 +89,20 @@ pub struct QpPair {
 }
 
 /// Frames that a NIC has written.
-#[derive(Default)]
 struct Outbox {
-    frames: Vec<Vec<u8>>,
-    open: Vec<u8>,
+    frames: Vec<(PortId, Vec<u8>)>,
+    open: (PortId, Vec<u8>),
+    /// Ports that take nothing.
+    full: u8,
 }
 
 impl TxBurst for Outbox {
-    fn slot(&mut self, _port: PortId, len: usize) -> Option<&mut [u8]> {
-        self.open.clear();
-        self.open.resize(len, 0xEE);
-        Some(&mut self.open)
+    fn slot(&mut self, port: PortId, len: usize) -> Option<&mut [u8]> {
+        if self.full >> port.0 & 1 == 1 {
+            return None;
+        }
+        self.open = (port, vec![0xEE; len]);
+        Some(&mut self.open.1)
     }
 
     fn commit(&mut self) {
@@ -109,6 +115,7 @@ struct InFlight {
     at: Ns,
     order: u64,
     to: usize,
+    port: PortId,
     frame: Vec<u8>,
 }
 
@@ -122,6 +129,10 @@ pub struct Pair {
     pub channel: Channel,
     /// Looks at each frame before the channel.
     pub filter: Option<Filter>,
+    /// Looks at each frame and its port after that.
+    pub port_filter: Option<PortFilter>,
+    /// Ports of each NIC, as bits, that take no frame.
+    pub full_ports: [u8; 2],
     /// Registered memory of each NIC.
     pub memory: [Arc<Buffer>; 2],
     /// Its key.
@@ -132,15 +143,24 @@ pub struct Pair {
     pub completions: [Vec<CompletionEntry>; 2],
     numbers: [QpNumbers; 2],
     ends: [Endpoint; 2],
+    planes: u8,
     queue: BinaryHeap<Reverse<InFlight>>,
     order: u64,
     rng: Xoshiro256PlusPlus,
 }
 
-/// A NIC with one registered region.
-fn nic(params: NicParams, end: Endpoint, key: Key, memory: &Arc<Buffer>) -> Nic {
-    let port = PortInfo { mac: end.mac, max_frame: 65_535 };
-    let mut nic = Nic::new(params, &[port]).expect("valid parameters");
+/// The Ethernet address of a NIC's port.
+fn port_mac(end: Endpoint, port: u8) -> MacAddr {
+    let mut mac = end.mac;
+    mac.0[1] = port;
+    mac
+}
+
+/// A NIC with a port in each plane and one registered region.
+fn nic(params: NicParams, end: Endpoint, planes: u8, key: Key, memory: &Arc<Buffer>) -> Nic {
+    let ports: Vec<PortInfo> =
+        (0..planes).map(|port| PortInfo { mac: port_mac(end, port), max_frame: 65_535 }).collect();
+    let mut nic = Nic::new(params, &ports).expect("valid parameters");
     let access = Access { remote_write: true };
     nic.register(key, Region { domain: DOMAIN, access, iova: IOVA, memory: Arc::clone(memory) });
     nic
@@ -168,22 +188,32 @@ impl Pair {
     /// Two NICs over IPv6 or IPv4.
     #[must_use]
     pub fn over(v6: bool, params: NicParams, bytes: usize, channel: Channel, seed: u64) -> Pair {
+        Pair::in_planes(1, v6, params, bytes, channel, seed)
+    }
+
+    /// Two NICs with a port in each of `planes` planes: port i of one is joined to port i of the other.
+    #[must_use]
+    pub fn in_planes(planes: u8, v6: bool, params: NicParams, bytes: usize, channel: Channel, seed: u64) -> Pair {
         let ends = ends(v6);
         let keys = [0, 1].map(|_| Keys::default().allocate().expect("a first key"));
         let memory = [Buffer::new(bytes), Buffer::new(bytes)];
-        let nics =
-            std::array::from_fn(|n| nic(NicParams { seed: seed ^ n as u64, ..params }, ends[n], keys[n], &memory[n]));
+        let nics = std::array::from_fn(|n| {
+            nic(NicParams { seed: seed ^ n as u64, ..params }, ends[n], planes, keys[n], &memory[n])
+        });
         Pair {
             nics,
             now: Ns::ZERO,
             channel,
             filter: None,
+            port_filter: None,
+            full_ports: [0; 2],
             memory,
             keys,
             held_until: [Ns::ZERO; 2],
             completions: [Vec::new(), Vec::new()],
             numbers: Default::default(),
             ends,
+            planes,
             queue: BinaryHeap::new(),
             order: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -215,6 +245,7 @@ impl Pair {
                 domain: DOMAIN,
                 send_depth: 1024,
                 placement: Placement::Keyed,
+                path: PathSpec { next_hops: self.next_hops(n), ..PathSpec::default() },
             };
             change(n, &mut spec);
             self.nics[n].open(spec).expect("the QP opens");
@@ -233,7 +264,12 @@ impl Pair {
 
     /// Replaces a NIC that has no QP yet by one with other parameters.
     pub fn replace_nic(&mut self, n: usize, params: NicParams) {
-        self.nics[n] = nic(params, self.ends[n], self.keys[n], &self.memory[n]);
+        self.nics[n] = nic(params, self.ends[n], self.planes, self.keys[n], &self.memory[n]);
+    }
+
+    /// The other NIC's Ethernet address in each plane.
+    fn next_hops(&self, n: usize) -> Vec<MacAddr> {
+        (0..self.planes).map(|port| port_mac(self.ends[1 - n], port)).collect()
     }
 
     /// The address of a NIC.
@@ -293,12 +329,12 @@ impl Pair {
 
     /// Puts a frame onto the channel's end at NIC `to`, at once and untouched.
     pub fn inject(&mut self, to: usize, frame: Vec<u8>) {
-        self.push(self.now, to, frame);
+        self.push(self.now, to, PortId(0), frame);
     }
 
-    fn push(&mut self, at: Ns, to: usize, frame: Vec<u8>) {
+    fn push(&mut self, at: Ns, to: usize, port: PortId, frame: Vec<u8>) {
         self.order += 1;
-        self.queue.push(Reverse(InFlight { at, order: self.order, to, frame }));
+        self.queue.push(Reverse(InFlight { at, order: self.order, to, port, frame }));
     }
 
     /// Lets time pass until nothing is left to happen, or until `end`.
@@ -329,9 +365,9 @@ impl Pair {
     fn deliver(&mut self) {
         let mut received = [false; 2];
         while self.queue.peek().is_some_and(|Reverse(frame)| frame.at <= self.now) {
-            let Some(Reverse(InFlight { to, frame, .. })) = self.queue.pop() else { break };
+            let Some(Reverse(InFlight { to, port, frame, .. })) = self.queue.pop() else { break };
             // What a NIC refuses is in its counters.
-            let _ = self.nics[to].receive(self.now, PortId(0), &frame.as_slice());
+            let _ = self.nics[to].receive(self.now, port, &frame.as_slice());
             received[to] = true;
         }
         for (nic, _) in self.nics.iter_mut().zip(received).filter(|(_, received)| *received) {
@@ -341,12 +377,12 @@ impl Pair {
 
     fn send_all(&mut self) {
         for from in [0, 1] {
-            let mut outbox = Outbox::default();
+            let mut outbox = Outbox { frames: Vec::new(), open: Default::default(), full: self.full_ports[from] };
             while self.now >= self.held_until[from] && self.nics[from].transmit(self.now, &mut outbox) > 0 {
                 let frames = std::mem::take(&mut outbox.frames);
-                self.nics[from].sent(self.now, PortId(0), frames.len());
-                for frame in frames {
-                    self.carry(from, frame);
+                for (port, frame) in frames {
+                    self.nics[from].sent(self.now, port, 1);
+                    self.carry(from, port, frame);
                 }
             }
             self.completions[from].extend(std::iter::from_fn(|| self.nics[from].poll()));
@@ -354,13 +390,19 @@ impl Pair {
     }
 
     /// One frame through the channel.
-    fn carry(&mut self, from: usize, mut frame: Vec<u8>) {
+    fn carry(&mut self, from: usize, port: PortId, mut frame: Vec<u8>) {
         if let Some(filter) = &mut self.filter {
             let packet = parse(&frame, frame.len(), &Rules::default()).expect("a NIC sends MRC");
             match filter(self.now, from, &packet, &frame) {
                 Fate::Pass => {}
                 Fate::Drop => return,
                 Fate::Replace(other) => frame = other,
+            }
+        }
+        if let Some(filter) = &mut self.port_filter {
+            let packet = parse(&frame, frame.len(), &Rules::default()).expect("a NIC sends MRC");
+            if !filter(self.now, from, port, &packet) {
+                return;
             }
         }
         let Channel { delay_ns, jitter_ns, loss, duplicate, corrupt, mark, trim } = self.channel;
@@ -382,7 +424,7 @@ impl Pair {
         let copies = 1 + usize::from(self.rng.random_bool(duplicate));
         for _ in 0..copies {
             let late = if jitter_ns == 0 { 0 } else { self.rng.random_range(0..=jitter_ns) };
-            self.push(self.now + delay_ns + late, 1 - from, frame.clone());
+            self.push(self.now + delay_ns + late, 1 - from, port, frame.clone());
         }
     }
 }

@@ -10,7 +10,7 @@ use dataplane::dpdk::{
 };
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
-    Advertised, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, Stats,
+    Advertised, Endpoint, Nic, NicParams, PathSpec, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, Qpn, Stats,
 };
 use dataplane::path::SprayingParams;
 use dataplane::transport::{Psn, TransportParams};
@@ -144,6 +144,7 @@ impl Side {
             domain: DOMAIN,
             send_depth: depth,
             placement: Placement::Keyed,
+            path: PathSpec::default(),
         };
         self.nics[k].open(spec).map_err(|e| Error::Usage(e.to_string()))
     }

@@ -13,7 +13,7 @@ pub use operator::{Operator, Request, Server, ask};
 pub use thread::{ControlReport, ControlThread, ControlledNic};
 
 use dataplane::Ns;
-use dataplane::nic::{EvEvent, EvState};
+use dataplane::nic::{EvEvent, EvReport, EvState};
 use dataplane::time::US;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -51,8 +51,8 @@ pub enum Command {
 pub struct EvList {
     /// The destination.
     pub destination: IpAddr,
-    /// Each value, its state, and the packets that took it.
-    pub evs: Vec<(u32, EvState, u64)>,
+    /// Each value, with the EV profile that it is of, if any.
+    pub evs: Vec<(Option<u64>, EvReport)>,
 }
 
 /// What an engine tells.

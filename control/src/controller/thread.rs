@@ -269,7 +269,22 @@ fn list_json(list: &EvList) -> Value {
         EvState::AssumedBad => "assumed_bad",
         EvState::Denied => "denied",
     };
-    let evs = list.evs.iter().map(|&(ev, of, sent)| json!({ "ev": ev, "state": state(of), "sent": sent }));
+    let evs = list.evs.iter().map(|(profile, report)| {
+        let mut entry = json!({
+            "ev": report.ev.value,
+            "port": report.ev.port,
+            "state": state(report.state),
+            "port_out": report.port_out,
+            "sent": report.sent,
+        });
+        if let Some(profile) = profile {
+            entry["profile"] = json!(profile);
+        }
+        if let Some(segment) = report.ev.segment {
+            entry["segment"] = json!(segment);
+        }
+        entry
+    });
     json!({ "destination": list.destination, "evs": evs.collect::<Vec<_>>() })
 }
 

@@ -7,8 +7,8 @@ use dataplane::Ns;
 use dataplane::dpdk::{Clock, Eal, EalOptions, Port, PortConfig, PortSpec, Queue, TxPorts};
 use dataplane::memory::{Buffer, Domain, Scratch};
 use dataplane::nic::{
-    Advertised, DropReason, Endpoint, Nic, NicParams, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState, QpStats,
-    Qpn, RxFrame,
+    Advertised, DropReason, Endpoint, Nic, NicParams, PathSpec, Placement, PortId, PortInfo, QpNumbers, QpSpec,
+    QpState, QpStats, Qpn, RxFrame,
 };
 use dataplane::transport::{Psn, TransportParams};
 use dataplane::wire::{MacAddr, Opcode, Rules, UDP_PORT, parse};
@@ -166,6 +166,7 @@ fn spec(flow: &Flow, qpn: Qpn, scratch: &Scratch) -> QpSpec {
         domain: Domain(1),
         send_depth: 1,
         placement: Placement::Learned { dqp: flow.dqp, scratch: scratch.clone() },
+        path: PathSpec::default(),
     }
 }
 

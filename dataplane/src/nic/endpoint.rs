@@ -3,15 +3,17 @@
 //! An EV probe asks whether an entropy value's path is alive. Whoever is asked answers without looking at any connection, by swapping
 //! the addresses of layers 2 and 3 (MRC paper, section II-E). What asks for nothing but an answer is limited in rate.
 
-use super::{DropReason, EvState, Nic, PortId, TxBurst};
+use super::rotations::{FullPorts, ReplyFrom, Way};
+use super::{DropReason, Nic, PortId, TxBurst};
 use crate::Ns;
+use crate::path::PortMask;
 use crate::time::{SEC, WIRE_TICK};
 use crate::transport::reflected_rtt;
 use crate::wire::{
-    Addressing, Bth, ENDPOINT_QPN, EndpointOp, EndpointRequest, EndpointResponse, Ext, Marks, Opcode, Packet, Template,
-    Timestamp,
+    Addressing, Bth, ENDPOINT_QPN, EndpointOp, EndpointRequest, EndpointResponse, Ext, Marks, Opcode, OuterMarks,
+    Packet, Template, Timestamp, link_addresses,
 };
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use std::collections::VecDeque;
 
 /// Endpoint frames that wait for the port, and questions that wait for their answer, at most.
@@ -32,9 +34,19 @@ pub struct EvProbeAnswer {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Content {
-    Probe,
-    Answer { arrived: Ns, asked: Timestamp },
+pub(super) enum Content {
+    Probe {
+        ev: u32,
+    },
+    /// Bit i: port i is out of use.
+    Ports {
+        out: PortMask,
+    },
+    Answer {
+        op: EndpointOp,
+        arrived: Ns,
+        asked: Timestamp,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +55,8 @@ struct Frame {
     port: PortId,
     id: u16,
     ev: u32,
+    /// Its path in the outer header, where it has one.
+    segment: Option<Ipv6Addr>,
     content: Content,
 }
 
@@ -50,7 +64,7 @@ struct Frame {
 struct Asked {
     id: u16,
     remote: IpAddr,
-    ev: u32,
+    content: Content,
 }
 
 /// Endpoint operations of one engine.
@@ -81,8 +95,9 @@ impl Endpoints {
         may
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+    /// Frames that wait for the port.
+    pub(super) fn waiting(&self) -> usize {
+        self.frames.len()
     }
 }
 
@@ -90,20 +105,34 @@ impl Nic {
     /// Probes `ev` towards `remote` by an endpoint operation: without a connection, though one must be open for the addresses to be
     /// known. Its answer is there in [`Nic::poll_ev_probe`]. `None` when there is no QP with that address, or the queue is full.
     pub fn ev_probe(&mut self, remote: IpAddr, ev: u32) -> Option<u16> {
-        let at = *self.destination_of.get(&remote)?;
-        let qp = self.qps.iter().flatten().find(|qp| qp.destination == at)?;
-        let (template, port) = (qp.template, qp.port);
-        let endpoints = &mut self.endpoints;
-        if endpoints.frames.len() >= ENDPOINT_QUEUE_MAX {
+        self.endpoint_request(remote, Some(ev), Content::Probe { ev })
+    }
+
+    /// Queues a request on the path of `ev`, or without one on the path of the next reply.
+    pub(super) fn endpoint_request(&mut self, remote: IpAddr, ev: Option<u32>, content: Content) -> Option<u16> {
+        let qp = self.qps_to(remote).next()?;
+        let (mut template, links, from) = (qp.template, qp.links.clone(), ReplyFrom::qp(qp));
+        if self.endpoints.frames.len() >= ENDPOINT_QUEUE_MAX {
             return None;
         }
+        let none_full = FullPorts::none_of(self.ports.len());
+        let way = match ev {
+            Some(ev) => self.probe_way(&from, ev, none_full),
+            None => self.any_way(&from, none_full),
+        };
+        let way = way.ok()?;
+        if let Some(link) = links.as_ref().and_then(|links| links.get(usize::from(way.port.0))) {
+            template.set_link(*link);
+        }
+        let endpoints = &mut self.endpoints;
         if endpoints.asked.len() >= ENDPOINT_QUEUE_MAX {
             endpoints.asked.pop_front();
         }
         endpoints.next = endpoints.next.wrapping_add(1);
         let id = endpoints.next;
-        endpoints.asked.push_back(Asked { id, remote, ev });
-        endpoints.frames.push_back(Frame { template, port, id, ev, content: Content::Probe });
+        endpoints.asked.push_back(Asked { id, remote, content });
+        let Way { ev, port, segment, .. } = way;
+        endpoints.frames.push_back(Frame { template, port, id, ev, segment, content });
         Some(id)
     }
 
@@ -117,17 +146,18 @@ impl Nic {
     pub(super) fn take_endpoint(&mut self, now: Ns, port: PortId, packet: &Packet) -> Result<(), DropReason> {
         match &packet.ext {
             _ if !self.params.endpoint_operations => Err(DropReason::EndpointOperation),
-            Ext::EndpointRequest(request) if request.op == EndpointOp::EvProbe => {
-                self.answer_ev_probe(now, port, packet, request)
-            }
-            Ext::EndpointResponse(response) if response.op == EndpointOp::EvProbe => {
-                self.take_ev_probe_answer(now, packet, response)
-            }
+            Ext::EndpointRequest(request) => match request.op {
+                EndpointOp::EvProbe => self.answer_endpoint(now, port, packet, request),
+                EndpointOp::PortStatusUpdate => self.take_port_status(now, port, packet, request),
+                EndpointOp::Reserved2 | EndpointOp::Reserved3 => Err(DropReason::EndpointOperation),
+            },
+            Ext::EndpointResponse(response) => self.take_endpoint_answer(now, packet, response),
             _ => Err(DropReason::EndpointOperation),
         }
     }
 
-    fn answer_ev_probe(
+    /// Answers a request, as often as that is allowed, without a look at any connection but for an SRv6 path back.
+    pub(super) fn answer_endpoint(
         &mut self,
         now: Ns,
         port: PortId,
@@ -146,66 +176,100 @@ impl Nic {
             hop_limit: self.params.hop_limit,
             udp_port: packet.udp_destination,
         };
-        let Ok(template) = Template::new(&addressing) else { return Err(DropReason::EndpointOperation) };
-        let content = Content::Answer { arrived: now, asked: request.timestamp };
-        let id = packet.bth.psn as u16;
-        self.endpoints.frames.push_back(Frame { template, port, id, ev: packet.ev(), content });
+        let plain = Template::new(&addressing).map_err(|_| DropReason::EndpointOperation)?;
+        let content = Content::Answer { op: request.op, arrived: now, asked: request.timestamp };
+        let (id, ev) = (packet.bth.psn as u16, packet.ev());
+        let mut frame = Frame { template: plain, port, id, ev, segment: None, content };
+        let way_back = || {
+            let qp = self.qps_to(packet.ip.source).find(|qp| qp.encapsulated)?;
+            Some((qp.template, ReplyFrom::qp(qp)))
+        };
+        if let Some((template, from)) = packet.outer_at().and_then(|_| way_back()) {
+            // Switches that route by segments need them on the way back too.
+            let way = self.reply_way(&from, ev, FullPorts::none_of(self.ports.len()));
+            frame = Frame { template, segment: way.ok().and_then(|way| way.segment), ..frame };
+            frame.template.set_link(link_addresses(packet.link.destination, packet.link.source));
+        }
+        self.endpoints.frames.push_back(frame);
         Ok(())
     }
 
-    fn take_ev_probe_answer(
+    fn take_endpoint_answer(
         &mut self,
         now: Ns,
         packet: &Packet,
         response: &EndpointResponse,
     ) -> Result<(), DropReason> {
         let (id, remote) = (packet.bth.psn as u16, packet.ip.source);
-        let asked = self.endpoints.asked.iter().position(|asked| asked.id == id && asked.remote == remote);
+        let is_it = |asked: &Asked| asked.id == id && asked.remote == remote && asked.content.op() == response.op;
+        let asked = self.endpoints.asked.iter().position(is_it);
         let asked = asked.and_then(|at| self.endpoints.asked.remove(at)).ok_or(DropReason::UnknownProbe)?;
-        let rtt = reflected_rtt(now, response.tx_timestamp);
-        if self.endpoints.answers.len() >= ENDPOINT_QUEUE_MAX {
-            self.endpoints.answers.pop_front();
-        }
-        self.endpoints.answers.push_back(EvProbeAnswer { remote, ev: asked.ev, rtt });
-        let Some(&at) = self.destination_of.get(&remote) else { return Ok(()) };
-        if self.destinations[at].spraying.recovered(asked.ev) {
-            self.events.push(now, remote, asked.ev, EvState::Good);
+        match asked.content {
+            Content::Probe { ev } => {
+                let rtt = reflected_rtt(now, response.tx_timestamp);
+                if self.endpoints.answers.len() >= ENDPOINT_QUEUE_MAX {
+                    self.endpoints.answers.pop_front();
+                }
+                self.endpoints.answers.push_back(EvProbeAnswer { remote, ev, rtt });
+                self.path_alive(now, remote, ev);
+            }
+            Content::Ports { out } => self.ports_confirmed(remote, out),
+            Content::Answer { .. } => {}
         }
         Ok(())
     }
 
-    /// Writes the oldest endpoint frame; false when the port takes no more.
-    pub(super) fn write_endpoint<T: TxBurst>(&mut self, now: Ns, out: &mut T) -> bool {
+    /// Writes the oldest endpoint frame; false when its port takes no more.
+    pub(super) fn write_endpoint<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts) -> bool {
         let Some(frame) = self.endpoints.frames.front().copied() else { return true };
-        let (opcode, ext) = match frame.content {
-            Content::Probe => {
-                let request = EndpointRequest {
-                    op: EndpointOp::EvProbe,
-                    vendor_info: 0,
-                    port_status_mask: 0,
-                    timestamp: Timestamp::of(now),
-                };
-                (Opcode::EndpointRequest, Ext::EndpointRequest(request))
-            }
-            Content::Answer { arrived, asked } => {
-                let unit = if asked.tsr { 8 * WIRE_TICK } else { WIRE_TICK };
-                let tx_timestamp = asked.ticks.wrapping_add((now.since(arrived) / unit) as u16);
-                let response = EndpointResponse { op: EndpointOp::EvProbe, tx_timestamp };
-                (Opcode::EndpointResponse, Ext::EndpointResponse(response))
-            }
-        };
+        let (opcode, ext) = frame.content.compose(now);
         let len = frame.template.frame_len(ext.len(), 0);
-        let Some(room) = out.slot(frame.port, len) else { return false };
+        let room = if full.has(frame.port) { None } else { out.slot(frame.port, len) };
+        let Some(room) = room else {
+            full.add(frame.port);
+            self.endpoints.frames.rotate_left(1);
+            return false;
+        };
         self.endpoints.frames.pop_front();
         let bth = Bth::new(opcode, ENDPOINT_QPN, frame.id.into());
         let marks = Marks { ev: frame.ev, dscp: self.params.dscp.control, ecn: 0 };
         let written = frame.template.write_headers(room, marks, &bth, &ext, 0);
+        if let Some(segment) = frame.segment {
+            // Only encapsulated templates have a segment.
+            let _ = frame.template.write_outer(room, &OuterMarks::to(segment, marks));
+        }
         if written.is_some_and(|at| frame.template.seal(room, at, 0)) {
             out.commit();
             self.stats.tx_endpoint.add(1);
             self.count_frame(len, frame.port, super::transmit::Accepting::Reply);
         }
         true
+    }
+}
+
+impl Content {
+    const fn op(&self) -> EndpointOp {
+        match self {
+            Content::Probe { .. } => EndpointOp::EvProbe,
+            Content::Ports { .. } => EndpointOp::PortStatusUpdate,
+            Content::Answer { op, .. } => *op,
+        }
+    }
+
+    fn compose(&self, now: Ns) -> (Opcode, Ext) {
+        let request = |op, port_status_mask| {
+            let request = EndpointRequest { op, vendor_info: 0, port_status_mask, timestamp: Timestamp::of(now) };
+            (Opcode::EndpointRequest, Ext::EndpointRequest(request))
+        };
+        match *self {
+            Content::Probe { .. } => request(EndpointOp::EvProbe, 0),
+            Content::Ports { out } => request(EndpointOp::PortStatusUpdate, u32::from(!out)),
+            Content::Answer { op, arrived, asked } => {
+                let unit = if asked.tsr { 8 * WIRE_TICK } else { WIRE_TICK };
+                let tx_timestamp = asked.ticks.wrapping_add((now.since(arrived) / unit) as u16);
+                (Opcode::EndpointResponse, Ext::EndpointResponse(EndpointResponse { op, tx_timestamp }))
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A QP number exists before the peer's address does, so the first steps belong to the host. From RTR on the QP belongs to the
 //! worker that owns the peer's address; each step says what the engine is to be told.
 
-use super::{Endpoint, Placement, PortId, QpSpec, QpState, Qpn};
+use super::{Endpoint, PathSpec, Placement, PortId, QpSpec, QpState, Qpn};
 use crate::memory::Domain;
 use crate::transport::{Advertised, Psn};
 
@@ -21,7 +21,7 @@ pub struct ToInit {
 }
 
 /// What RTR needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ToRtr {
     /// This end.
     pub local: Endpoint,
@@ -33,6 +33,8 @@ pub struct ToRtr {
     pub peer_qpn: u32,
     /// First PSN to expect.
     pub receive_psn: Psn,
+    /// How its packets find their way.
+    pub path: PathSpec,
 }
 
 /// What RTS needs.
@@ -173,6 +175,7 @@ impl QpLife {
             receive_depth: init.receive_depth,
             write_imm_limit: init.write_imm_limit,
             placement: Placement::Keyed,
+            path: with.path.clone(),
         })
     }
 
@@ -213,7 +216,14 @@ mod tests {
 
     fn to_rtr(peer_qpn: u32) -> ToRtr {
         let end = |n| Endpoint { mac: MacAddr([2, 0, 0, 0, 0, n]), ip: Ipv4Addr::new(10, 0, 0, n).into() };
-        ToRtr { local: end(1), remote: end(2), vlan: None, peer_qpn, receive_psn: Psn::new(7) }
+        ToRtr {
+            local: end(1),
+            remote: end(2),
+            vlan: None,
+            peer_qpn,
+            receive_psn: Psn::new(7),
+            path: PathSpec::default(),
+        }
     }
 
     fn to_rts() -> ToRts {

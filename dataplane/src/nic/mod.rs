@@ -18,16 +18,18 @@ mod life;
 mod open;
 mod params;
 mod paths;
+mod port_status;
 mod probe;
 mod qp;
 mod receive;
+mod rotations;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod transmit;
 
 pub use crate::memory::RxFrame;
-pub use crate::path::EvState;
+pub use crate::path::{EvReport, EvState};
 pub use crate::transport::{Advertised, Completion, Operation, PostError, Status, WriteRequest};
 pub use crate::wire::HEAD_MAX;
 pub use drop::DropReason;
@@ -37,13 +39,15 @@ pub use frame::{PortId, TxBurst};
 pub use host::HostBufferParams;
 pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
 pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST, TX_BURST_BYTES};
+pub use port_status::{PORT_EVENTS_MAX, PortEvent};
 pub use probe::{PROBES_MAX, ProbeAnswer};
-pub use qp::{Endpoint, OpenError, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
+pub use qp::{Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use stats::{Counter, Stats};
 
 use crate::Ns;
 use crate::congestion::Congestion as _;
 use crate::memory::{Key, Region, Table};
+use crate::path::{PortMask, Spraying};
 use crate::transport::{Fault, Loss, Observer, Wheel};
 use crate::wire::Rules;
 use core::net::IpAddr;
@@ -52,10 +56,12 @@ use endpoint::Endpoints;
 use events::Events;
 use host::HostBuffer;
 use open::flush_receives;
+use port_status::PortEvents;
 use probe::Probes;
-use qp::Qp;
+use qp::{Qp, QpPath};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rotations::Rotation;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use transmit::{Accepting, Reply};
@@ -109,6 +115,8 @@ pub struct Nic {
     destinations: Vec<Destination>,
     destination_of: HashMap<IpAddr, usize>,
     free_destinations: Vec<usize>,
+    rotations: Vec<Rotation>,
+    free_rotations: Vec<usize>,
     /// Destinations with a QP that could send, in the order of their turns.
     round: VecDeque<usize>,
     memory: Table,
@@ -122,6 +130,9 @@ pub struct Nic {
     completions: VecDeque<CompletionEntry>,
     probes: Probes,
     events: Events,
+    port_events: PortEvents,
+    /// Own ports that are out of use.
+    ports_out: PortMask,
     /// Values that are denied towards everybody.
     denied: BTreeSet<u32>,
     endpoints: Endpoints,
@@ -139,6 +150,7 @@ struct Outcome<'a> {
     now: Ns,
     qpn: Qpn,
     destination: &'a mut Destination,
+    spraying: Option<&'a mut Spraying>,
     completions: &'a mut VecDeque<CompletionEntry>,
     events: &'a mut Events,
     stats: &'a Stats,
@@ -164,7 +176,7 @@ impl Observer for Outcome<'_> {
     }
 
     fn timed_out(&mut self, ev: u32) {
-        if self.destination.spraying.assume_bad(ev, self.now) {
+        if self.spraying.as_mut().is_some_and(|spraying| spraying.assume_bad(ev, self.now)) {
             self.events.push(self.now, self.destination.address, ev, EvState::AssumedBad);
         }
     }
@@ -203,6 +215,8 @@ impl Nic {
             destinations: Vec::new(),
             destination_of: HashMap::new(),
             free_destinations: Vec::new(),
+            rotations: Vec::new(),
+            free_rotations: Vec::new(),
             round: VecDeque::new(),
             memory: Table::default(),
             wheel: Wheel::new(),
@@ -212,6 +226,8 @@ impl Nic {
             completions: VecDeque::new(),
             probes: Probes::default(),
             events: Events::default(),
+            port_events: PortEvents::default(),
+            ports_out: 0,
             denied: BTreeSet::new(),
             endpoints: Endpoints::default(),
             host: params.host_buffer.map(HostBuffer::new),
@@ -303,6 +319,10 @@ impl Nic {
             now,
             qpn: qp.qpn,
             destination: &mut self.destinations[qp.destination],
+            spraying: match qp.path {
+                QpPath::Sprayed(at) => Some(&mut self.rotations[at].spraying),
+                QpPath::Own(_) => None,
+            },
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,

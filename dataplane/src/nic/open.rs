@@ -2,16 +2,18 @@
 
 use super::destination::Destination;
 use super::qp::LastArrival;
+use super::qp::{Paths, QpPath};
 use super::{
     Advertised, Alias, CompletionEntry, Nic, OpenError, Outcome, Placement, Qp, QpSpec, QpState, QpStats, Qpn, Stats,
     TIMERS_PER_QP,
 };
 use crate::Ns;
 use crate::congestion::{Algorithm, FixedWindow, Window};
-use crate::path::Spraying;
 use crate::transport::{Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
-use crate::wire::{Addressing, Template, Timestamp, WriteHeaders};
-use core::net::IpAddr;
+use crate::wire::{
+    Addressing, Encapsulation, LinkAddresses, Template, Timestamp, UsidPath, WriteHeaders, link_addresses,
+};
+use core::net::{IpAddr, Ipv6Addr};
 use std::collections::VecDeque;
 
 /// A requester that keeps to both ends' limits of Writes with Immediate.
@@ -29,6 +31,18 @@ pub(super) fn flush_receives(qp: &mut Qp, completions: &mut VecDeque<CompletionE
     });
 }
 
+/// The outer header that a QP was given, or that its profile's paths need.
+fn encapsulation(spec: &QpSpec) -> Option<Encapsulation> {
+    let of_profile = || {
+        let Paths::Profile(pool) = &spec.path.paths else { return None };
+        let path = UsidPath::from_address(pool.first_segment()?).ok()?;
+        // Over IPv4 the template is refused, with the reason.
+        let source = if let IpAddr::V6(source) = spec.local.ip { source } else { Ipv6Addr::UNSPECIFIED };
+        Some(Encapsulation { source, path, srh: false })
+    };
+    spec.path.encapsulation.or_else(of_profile)
+}
+
 impl Nic {
     /// Opens a QP.
     ///
@@ -44,17 +58,15 @@ impl Nic {
                 return Err(OpenError::Depth(depth));
             }
         }
-        let port = self.ports.get(usize::from(spec.port.0)).ok_or(OpenError::NoSuchPort(spec.port.0))?;
-        let template = Template::new(&Addressing {
-            source_mac: spec.local.mac,
-            destination_mac: spec.remote.mac,
-            vlan: spec.vlan,
-            source: spec.local.ip,
-            destination: spec.remote.ip,
-            hop_limit: self.params.hop_limit,
-            udp_port: self.params.udp_port,
-        })?;
-        self.check_frame(&template, port.max_frame)?;
+        if usize::from(spec.port.0) >= self.ports.len() {
+            return Err(OpenError::NoSuchPort(spec.port.0));
+        }
+        self.check_paths(&spec)?;
+        let links = self.links(&spec)?;
+        let encapsulation = encapsulation(&spec);
+        let template = self.template(&spec, encapsulation.as_ref())?;
+        let max_frame = self.ports.iter().map(|port| port.max_frame).min().unwrap_or(0);
+        self.check_frame(&template, max_frame)?;
         let wire_qpn = match &spec.placement {
             Placement::Keyed => spec.qpn.get(),
             Placement::Learned { dqp, .. } => {
@@ -66,7 +78,15 @@ impl Nic {
             }
         };
         let destination = self.destination(spec.remote.ip);
-        self.destinations[destination].qps += 1;
+        self.destinations[destination].qps.push(slot as u32);
+        let path = match &spec.path.paths {
+            Paths::Own { udp_port } => QpPath::Own(*udp_port),
+            Paths::Sprayed => QpPath::Sprayed(self.rotation(destination, None)),
+            Paths::Profile(pool) => QpPath::Sprayed(self.rotation(destination, Some(pool))),
+        };
+        if let QpPath::Sprayed(at) = path {
+            self.rotations[at].qps += 1;
+        }
         let limit = self.params.transport.write_imm_limit.min(spec.write_imm_limit).max(1);
         let transport = TransportParams { write_imm_limit: limit, ..self.params.transport };
         let qp = Qp {
@@ -78,6 +98,9 @@ impl Nic {
             local_ip: spec.local.ip,
             remote_ip: spec.remote.ip,
             template,
+            path,
+            links,
+            encapsulated: encapsulation.is_some(),
             domain: spec.domain,
             placement: spec.placement,
             destination,
@@ -100,7 +123,51 @@ impl Nic {
         self.wheel.reserve(self.qps.len() * TIMERS_PER_QP as usize);
         self.completions.reserve(spec.send_depth + spec.receive_depth);
         self.qps[slot] = Some(Box::new(qp));
+        self.tell_new_destination(destination);
         Ok(())
+    }
+
+    /// A profile's values must be such as the QP's packets and the NIC's ports carry.
+    fn check_paths(&self, spec: &QpSpec) -> Result<(), OpenError> {
+        let Paths::Profile(pool) = &spec.path.paths else { return Ok(()) };
+        if let (IpAddr::V4(_), Some(ev)) = (spec.local.ip, pool.beyond_ipv4()) {
+            return Err(OpenError::WideEv { profile: pool.id, ev });
+        }
+        let ports = self.ports.len();
+        let of_evs = pool.evs.iter().map(|ev| ev.port).chain(pool.ports.iter());
+        match of_evs.into_iter().find(|&port| port == 0 || usize::from(port) > ports) {
+            Some(port) => Err(OpenError::ProfilePort { profile: pool.id, port, ports }),
+            None => Ok(()),
+        }
+    }
+
+    /// The Ethernet addresses on each port, where there are several.
+    fn links(&self, spec: &QpSpec) -> Result<Option<Box<[LinkAddresses]>>, OpenError> {
+        let (ports, hops) = (self.ports.len(), &spec.path.next_hops);
+        if !hops.is_empty() && hops.len() != ports {
+            return Err(OpenError::NextHops { given: hops.len(), ports });
+        }
+        if ports == 1 && hops.is_empty() {
+            return Ok(None);
+        }
+        let hop = |n: usize| hops.get(n).copied().unwrap_or(spec.remote.mac);
+        Ok(Some(self.ports.iter().enumerate().map(|(n, port)| link_addresses(port.mac, hop(n))).collect()))
+    }
+
+    fn template(&self, spec: &QpSpec, encapsulation: Option<&Encapsulation>) -> Result<Template, OpenError> {
+        let addressing = Addressing {
+            source_mac: spec.local.mac,
+            destination_mac: spec.remote.mac,
+            vlan: spec.vlan,
+            source: spec.local.ip,
+            destination: spec.remote.ip,
+            hop_limit: self.params.hop_limit,
+            udp_port: self.params.udp_port,
+        };
+        Ok(match encapsulation {
+            None => Template::new(&addressing)?,
+            Some(outer) => Template::encapsulated(&addressing, outer)?,
+        })
     }
 
     /// A full packet must fit the port.
@@ -122,13 +189,8 @@ impl Nic {
             return at;
         }
         let full = self.params.transport.full();
-        let size = self.params.spraying.active_set_size(self.params.bdp(), full);
-        let mut spraying = Spraying::new(&self.params.spraying, size, &mut self.rng);
-        for &ev in &self.denied {
-            spraying.deny(ev);
-        }
         let window = Window::new(Algorithm::Fixed(FixedWindow::new(self.params.window_bytes, full)));
-        let destination = Destination::new(address, spraying, window);
+        let destination = Destination::new(address, window);
         let at = match self.free_destinations.pop() {
             Some(at) => {
                 self.destinations[at] = destination;
@@ -165,6 +227,7 @@ impl Nic {
             now,
             qpn,
             destination,
+            spraying: None,
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,
@@ -182,8 +245,13 @@ impl Nic {
         destination.fresh.retain(|&s| s as usize != slot);
         self.owing.retain(|&s| s as usize != slot);
         self.aliases.retain(|alias| alias.slot != slot);
-        destination.qps -= 1;
-        if destination.qps == 0 {
+        destination.qps.retain(|&s| s as usize != slot);
+        let last = destination.qps.is_empty();
+        if let QpPath::Sprayed(at) = qp.path {
+            self.leave_rotation(at);
+        }
+        let destination = &mut self.destinations[qp.destination];
+        if last {
             self.destination_of.remove(&destination.address);
             self.round.retain(|&at| at != qp.destination);
             self.free_destinations.push(qp.destination);

@@ -3,9 +3,11 @@
 use super::{PortId, QPS_MAX};
 use crate::Ns;
 use crate::memory::{Domain, Scratch};
+use crate::path::profile::EvPool;
 use crate::transport::{Advertised, Psn, Requester, Responder};
-use crate::wire::{AddressingError, MacAddr, Template, Timestamp};
+use crate::wire::{AddressingError, Encapsulation, LinkAddresses, MacAddr, Template, Timestamp};
 use core::net::IpAddr;
+use std::sync::Arc;
 
 /// The number of a QP on the wire, 24 bits: 16 of slot, 8 of generation. It does not name a worker, since it exists before the peer's
 /// address does. 0 to 2 never occur: generations start at 1.
@@ -89,6 +91,33 @@ pub enum Placement {
     },
 }
 
+/// Where the entropy values of a QP's packets come from.
+#[derive(Clone, Debug, Default)]
+pub enum Paths {
+    /// `Default Packet Spraying`: the NIC draws UDP source ports, over all its ports.
+    #[default]
+    Sprayed,
+    /// `None`: the QP's own UDP source port in every packet, on the QP's own port. Feedback is ignored, and nothing is probed.
+    Own {
+        /// The UDP source port.
+        udp_port: u16,
+    },
+    /// An EV profile that is ONLINE.
+    Profile(Arc<EvPool>),
+}
+
+/// How a QP's packets find their way.
+#[derive(Clone, Debug, Default)]
+pub struct PathSpec {
+    /// Their entropy values.
+    pub paths: Paths,
+    /// Ethernet address of the next hop on each port of the NIC, where it has several; where none is given, that of the other end.
+    pub next_hops: Vec<MacAddr>,
+    /// An outer IPv6 header. Its path is that of packets whose entropy value has none of its own. A profile with SRv6 paths needs none: the
+    /// outer source is then the QP's own address, and there is no SRH.
+    pub encapsulation: Option<Encapsulation>,
+}
+
 /// What a QP needs to know to be ready.
 #[derive(Clone, Debug)]
 pub struct QpSpec {
@@ -96,7 +125,7 @@ pub struct QpSpec {
     pub qpn: Qpn,
     /// State that it starts in.
     pub state: QpState,
-    /// The port that it sends on.
+    /// The port that it sends on, where its packets are not sprayed over several.
     pub port: PortId,
     /// This end.
     pub local: Endpoint,
@@ -122,6 +151,8 @@ pub struct QpSpec {
     pub write_imm_limit: u32,
     /// Where received payload goes.
     pub placement: Placement,
+    /// How its packets find their way.
+    pub path: PathSpec,
 }
 
 /// Why a QP cannot be opened.
@@ -150,6 +181,34 @@ pub enum OpenError {
     /// Addresses of two families.
     #[error(transparent)]
     Addressing(#[from] AddressingError),
+    /// An EV profile with wide values, and IPv4 addresses.
+    #[error(
+        "EV {ev:#x} of profile {profile} has more than 16 bits, and IPv4 carries no more: give the QP IPv6 addresses"
+    )]
+    WideEv {
+        /// The profile.
+        profile: u64,
+        /// The first such value.
+        ev: u32,
+    },
+    /// An EV profile for ports that this NIC does not have.
+    #[error("an EV of profile {profile} leaves by port {port}, and this NIC has ports 1 to {ports}")]
+    ProfilePort {
+        /// The profile.
+        profile: u64,
+        /// The port, from 1.
+        port: u8,
+        /// Ports of the NIC.
+        ports: usize,
+    },
+    /// A next hop for some ports, but not for all.
+    #[error("{given} next hops for a NIC of {ports} ports: give one for each port, or none")]
+    NextHops {
+        /// Next hops given.
+        given: usize,
+        /// Ports of the NIC.
+        ports: usize,
+    },
     /// The depth of a queue is outside its range.
     #[error("a queue holds 1 to 32768 requests, not {0}")]
     Depth(usize),
@@ -182,6 +241,15 @@ pub(super) struct LastArrival {
     pub(super) timestamp: Option<Timestamp>,
 }
 
+/// Where a QP's packets take their entropy values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QpPath {
+    /// Its own UDP source port.
+    Own(u16),
+    /// A rotation of the NIC.
+    Sprayed(usize),
+}
+
 /// A QP as its worker has it.
 pub(super) struct Qp {
     pub(super) qpn: Qpn,
@@ -193,6 +261,11 @@ pub(super) struct Qp {
     pub(super) local_ip: IpAddr,
     pub(super) remote_ip: IpAddr,
     pub(super) template: Template,
+    pub(super) path: QpPath,
+    /// Ethernet addresses on each port, where the NIC has several.
+    pub(super) links: Option<Box<[LinkAddresses]>>,
+    /// It has an outer IPv6 header.
+    pub(super) encapsulated: bool,
     pub(super) domain: Domain,
     pub(super) placement: Placement,
     pub(super) destination: usize,

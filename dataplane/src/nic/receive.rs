@@ -1,6 +1,6 @@
 //! Frames in.
 
-use super::qp::LastArrival;
+use super::qp::{LastArrival, QpPath};
 use super::transmit::{Answer, Reply, timestamp};
 use super::{
     CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
@@ -14,6 +14,7 @@ use crate::wire::{
     Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, SackFor, Skip, Syndrome,
     Trim, WriteHeaders, parse,
 };
+use core::net::IpAddr;
 
 /// ECN field of a packet that a switch marked.
 const CONGESTION_EXPERIENCED: u8 = 3;
@@ -304,7 +305,7 @@ impl Nic {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
         let new_bytes = newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes);
-        let (at, remote) = (qp.destination, qp.remote_ip);
+        let (at, remote, path) = (qp.destination, qp.remote_ip, qp.path);
         let rtt = report.rtt.or(probe.and_then(|id| self.take_probe_answer(now, slot, sack, id)));
         let signal = SackSignal {
             new_bytes,
@@ -316,15 +317,24 @@ impl Nic {
         let destination = &mut self.destinations[at];
         destination.last_rtt = rtt.or(destination.last_rtt);
         destination.window.algorithm().on_sack(now, &signal, inflight);
+        if let QpPath::Sprayed(rotation) = path {
+            self.take_skip(now, remote, rotation, sack);
+        }
+        self.refresh(slot);
+        Ok(())
+    }
+
+    /// What a SACK says of the path of the packet that drew it.
+    #[inline]
+    fn take_skip(&mut self, now: Ns, remote: IpAddr, rotation: usize, sack: &Sack) {
+        let spraying = &mut self.rotations[rotation].spraying;
         match sack.skip {
-            Skip::Once if self.params.ecn_skip => destination.spraying.mark(sack.entropy),
-            Skip::Always if destination.spraying.assume_bad(sack.entropy, now) => {
+            Skip::Once if self.params.ecn_skip => spraying.mark(sack.entropy),
+            Skip::Always if spraying.assume_bad(sack.entropy, now) => {
                 self.events.push(now, remote, sack.entropy, EvState::AssumedBad);
             }
             _ => {}
         }
-        self.refresh(slot);
-        Ok(())
     }
 
     /// The answer to a probe: its path is alive, so the value returns to the rotation. Gives the round-trip time, where the clock tells.
@@ -333,11 +343,12 @@ impl Nic {
         self.stats.rx_probe_answers.add(1);
         let qp = self.qps[slot].as_deref()?;
         let rtt = reflected_rtt(now, sack.cc.tx_timestamp);
+        let remote = qp.remote_ip;
         let ev = self.probes.answered(qp.qpn, id, rtt)?;
         let destination = &mut self.destinations[qp.destination];
         destination.last_rtt = rtt.or(destination.last_rtt);
-        if sack.skip != Skip::Always && destination.spraying.recovered(ev) {
-            self.events.push(now, qp.remote_ip, ev, EvState::Good);
+        if sack.skip != Skip::Always {
+            self.path_alive(now, remote, ev);
         }
         rtt
     }
@@ -369,8 +380,10 @@ impl Nic {
             return Err(DropReason::QpState);
         }
         // Even when the packet has been acknowledged already: the path is what was full.
-        if nack.reason == NackReason::Trimmed as u8 {
-            outcome.destination.spraying.mark(nack.entropy);
+        if nack.reason == NackReason::Trimmed as u8
+            && let Some(spraying) = &mut outcome.spraying
+        {
+            spraying.mark(nack.entropy);
         }
         match qp.requester.on_nack(now, Psn::new(nack.nack_psn), nack.reason, &mut outcome) {
             Ok(true) => {

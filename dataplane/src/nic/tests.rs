@@ -34,6 +34,7 @@ fn nic(params: NicParams, count: usize) -> (Nic, Vec<Qpn>) {
             receive_depth: 8,
             write_imm_limit: 64,
             placement: Placement::Keyed,
+            path: PathSpec::default(),
         })
         .unwrap();
     }

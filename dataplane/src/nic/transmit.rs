@@ -1,7 +1,9 @@
 //! Frames out: replies first, then each destination in turn, what is sent again before what is new.
 
+use super::rotations::{FullPorts, ReplyFrom, Way};
 use super::{CONTROL_QUEUE_MAX, Nic, PortId, Qp, QpState, Qpn, Stats, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
+use crate::path::NoPath;
 use crate::time::WIRE_TICK;
 use crate::transport::{Fault, Outgoing, Psn, RttMode, SackOrigin};
 use crate::wire::{
@@ -106,7 +108,7 @@ enum Turn {
     Over,
     /// A QP ended instead of sending: the turn is not used.
     Unused,
-    /// The port takes no more for now.
+    /// Its ports take no more for now.
     PortFull,
 }
 
@@ -114,39 +116,58 @@ impl Nic {
     /// Writes frames into `out`, [`TX_BURST`] at most, and returns how many.
     #[inline]
     pub fn transmit<T: TxBurst>(&mut self, now: Ns, out: &mut T) -> usize {
-        let mut written = 0;
+        let mut full = FullPorts::none_of(self.ports.len());
+        let (mut written, mut blocked) = (0, 0);
         while written < TX_BURST
+            && blocked < self.control.len()
             && let Some(reply) = self.control.front().copied()
         {
-            if !self.write_reply(now, &reply, out) {
+            if self.write_reply(now, &reply, out, &mut full) {
+                self.control.pop_front();
+                written += 1;
+            } else if full.is_everything() {
                 return written;
+            } else {
+                // Its port is full, others may not be.
+                self.control.rotate_left(1);
+                blocked += 1;
             }
-            self.control.pop_front();
-            written += 1;
         }
-        while written < TX_BURST && !self.endpoints.is_empty() {
-            if !self.write_endpoint(now, out) {
+        let mut blocked = 0;
+        while written < TX_BURST && blocked < self.endpoints.waiting() {
+            if self.write_endpoint(now, out, &mut full) {
+                written += 1;
+            } else if full.is_everything() {
                 return written;
+            } else {
+                blocked += 1;
             }
-            written += 1;
         }
         // A burst of data ends after so many bytes too: what it takes to copy them, acknowledgements wait.
         let first = self.stats.tx_bytes.get();
+        let mut blocked = 0;
         while written < TX_BURST
             && self.stats.tx_bytes.get() - first < TX_BURST_BYTES
             && let Some(&at) = self.round.front()
         {
-            match self.serve(now, at, out) {
+            match self.serve(now, at, out, &mut full) {
                 Turn::Sent => {
                     self.round.rotate_left(1);
                     written += 1;
+                    blocked = 0;
                 }
                 Turn::Over => {
                     self.destinations[at].in_round = false;
                     self.round.pop_front();
                 }
                 Turn::Unused => {}
-                Turn::PortFull => break,
+                Turn::PortFull => {
+                    blocked += 1;
+                    if full.is_everything() || blocked >= self.round.len() {
+                        break;
+                    }
+                    self.round.rotate_left(1);
+                }
             }
         }
         written
@@ -190,16 +211,20 @@ impl Nic {
 
     /// Writes a reply; false when the port takes no more. A reply of a QP that is gone counts as written.
     #[inline]
-    fn write_reply<T: TxBurst>(&mut self, now: Ns, reply: &Reply, out: &mut T) -> bool {
-        let entry = self.qps.get_mut(reply.qpn.slot()).and_then(|entry| entry.as_deref_mut());
+    fn write_reply<T: TxBurst>(&mut self, now: Ns, reply: &Reply, out: &mut T, full: &mut FullPorts) -> bool {
+        let slot = reply.qpn.slot();
+        let entry = self.qps.get(slot).and_then(|entry| entry.as_deref());
         let Some(qp) = entry.filter(|qp| qp.qpn == reply.qpn) else { return true };
+        let (from, len) = (ReplyFrom::qp(qp), qp.template.frame_len(reply.answer.ext_len(), 0));
+        let Ok(way) = self.way_of_reply(now, &from, reply, *full) else { return false };
         // The slot comes first: a SACK that finds no room must not count as sent.
-        let len = qp.template.frame_len(reply.answer.ext_len(), 0);
-        let Some(frame) = out.slot(qp.port, len) else { return false };
-        // A cumulative ACK takes a path of this NIC's own choice, while the controller leaves it one.
-        let own = matches!(reply.answer, Answer::Ack | Answer::Nak(_));
-        let picked = if own { self.destinations[qp.destination].spraying.pick(now) } else { None };
-        let ev = picked.unwrap_or(reply.ev);
+        let Some(frame) = out.slot(way.port, len) else {
+            full.add(way.port);
+            return false;
+        };
+        self.take_way(from.path, &way);
+        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return true };
+        let ev = way.ev;
         let (opcode, psn, mut ext) = compose(qp, reply, now, self.params.transport.service_time, &self.stats);
         if let (Ext::Sack(sack), Some(host)) = (&mut ext, &self.host) {
             (sack.cc.rcv_cwnd_pen, sack.cc.restore_cwnd) = host.penalty(now);
@@ -211,13 +236,27 @@ impl Nic {
             _ => Marks { ev, dscp: self.params.dscp.control, ecn: 0 },
         };
         let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
+        qp.address(frame, &way, marks);
         if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
             return true;
         }
         out.commit();
-        let port = qp.port;
-        self.count_frame(len, port, Accepting::Reply);
+        self.count_frame(len, way.port, Accepting::Reply);
         true
+    }
+
+    /// A cumulative ACK takes a path of this NIC's own choice, while the controller leaves it one; a SACK or NACK carries back the value
+    /// that it answers; a probe goes where the data goes that it stands for.
+    #[inline]
+    fn way_of_reply(&mut self, now: Ns, from: &ReplyFrom, reply: &Reply, full: FullPorts) -> Result<Way, NoPath> {
+        match reply.answer {
+            Answer::Ack | Answer::Nak(_) => match self.way(now, from.path, from.port, from.destination, full) {
+                Err(NoPath::Denied) => self.reply_way(from, reply.ev, full),
+                way => way,
+            },
+            Answer::Probe { .. } => self.probe_way(from, reply.ev, full),
+            Answer::Sack { .. } | Answer::Nack { .. } => self.reply_way(from, reply.ev, full),
+        }
     }
 
     #[inline]
@@ -231,7 +270,7 @@ impl Nic {
 
     /// Gives a destination its turn: one packet.
     #[inline]
-    fn serve<T: TxBurst>(&mut self, now: Ns, at: usize, out: &mut T) -> Turn {
+    fn serve<T: TxBurst>(&mut self, now: Ns, at: usize, out: &mut T, full_ports: &mut FullPorts) -> Turn {
         let full = self.params.transport.full();
         while let Some(&slot) = self.destinations[at].resend.front() {
             let room = self.destinations[at].window.can_send(full);
@@ -240,7 +279,7 @@ impl Nic {
                 continue;
             };
             match qp.requester.resend(room) {
-                Some(packet) => return self.send(now, slot as usize, &packet, out),
+                Some(packet) => return self.send(now, slot as usize, &packet, out, full_ports),
                 None if qp.requester.wants_resend() => return Turn::Over,
                 None => {
                     qp.in_resend = false;
@@ -261,7 +300,7 @@ impl Nic {
                     // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
                     packet.ack_request |=
                         !self.destinations[at].window.can_send(self.params.transport.nominal(packet.len) + full);
-                    return self.send(now, slot as usize, &packet, out);
+                    return self.send(now, slot as usize, &packet, out, full_ports);
                 }
                 None => {
                     qp.in_fresh = false;
@@ -274,15 +313,26 @@ impl Nic {
 
     /// Writes a data packet, and moves its QP to the end of its list.
     #[inline]
-    fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T) -> Turn {
-        let Some(qp) = self.qps[slot].as_deref_mut() else { return Turn::Over };
+    fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T, full: &mut FullPorts) -> Turn {
+        let Some(qp) = self.qps[slot].as_deref() else { return Turn::Over };
+        let (path, own_port, at) = (qp.path, qp.port, qp.destination);
         let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(|| Timestamp::of(now));
         let ext =
             Ext::Write(WriteHeaders { meth: packet.meth, timestamp, reth: packet.reth, immediate: packet.immediate });
         let payload = packet.len as usize;
         let len = qp.template.frame_len(ext.len(), payload);
-        let Some(frame) = out.slot(qp.port, len) else { return Turn::PortFull };
-        let destination = &mut self.destinations[qp.destination];
+        let way = match self.way(now, path, own_port, at, *full) {
+            Ok(way) => way,
+            // Every value is denied: nothing is sent until the controller allows one.
+            Err(NoPath::Denied) => return Turn::Over,
+            Err(NoPath::PortsFull) => return Turn::PortFull,
+        };
+        let Some(frame) = out.slot(way.port, len) else {
+            full.add(way.port);
+            return Turn::PortFull;
+        };
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Turn::Over };
+        let destination = &mut self.destinations[at];
         let source = match payload {
             0 => None,
             _ => match self.memory.local(qp.domain, packet.local_key, packet.local_va, payload) {
@@ -294,25 +344,24 @@ impl Nic {
             },
         };
         let again = packet.is_retransmission();
-        // Every value is denied: nothing is sent until the controller allows one.
-        let Some(ev) = destination.spraying.pick(now) else { return Turn::Over };
-        let marks = Marks { ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
+        let marks = Marks { ev: way.ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
         let bth = Bth {
             ack_request: packet.ack_request,
             rtx: again,
             tsh: timestamp.is_some(),
             ..Bth::new(packet.opcode, qp.peer_qpn, packet.psn.get())
         };
-        let Some(at) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::PortFull };
-        if let (Some(source), Some(room)) = (source, frame.get_mut(at..at + payload)) {
+        let Some(body) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::PortFull };
+        qp.address(frame, &way, marks);
+        if let (Some(source), Some(room)) = (source, frame.get_mut(body..body + payload)) {
             source.copy_out(room);
         }
-        if !qp.template.seal(frame, at, payload) {
+        if !qp.template.seal(frame, body, payload) {
             return Turn::PortFull;
         }
         out.commit();
         let nominal = self.params.transport.nominal(packet.len);
-        qp.requester.committed(packet, ev, nominal);
+        qp.requester.committed(packet, way.ev, nominal);
         self.stats.tx_data.add(1);
         let accepting = if packet.is_tracked() {
             destination.window.sent(nominal);
@@ -324,12 +373,12 @@ impl Nic {
             self.stats.completion_requests.add(1);
             Accepting::Reply
         };
-        let port = qp.port;
         let list = if again { &mut destination.resend } else { &mut destination.fresh };
         if list.len() > 1 {
             list.rotate_left(1);
         }
-        self.count_frame(len, port, accepting);
+        self.take_way(path, &way);
+        self.count_frame(len, way.port, accepting);
         Turn::Sent
     }
 }

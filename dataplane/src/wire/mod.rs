@@ -25,7 +25,9 @@ pub use opcode::Opcode;
 pub use packet::{Packet, Trim, parse};
 pub use refusal::Refusal;
 pub use srv6::{Encapsulation, Outer, OuterMarks, USIDS_MAX, UsidError, UsidPath, at_switch, next_usid};
-pub use template::{Addressing, AddressingError, Marks, Template, frame_len, padding};
+pub use template::{
+    Addressing, AddressingError, LinkAddresses, Marks, Template, frame_len, link_addresses, padding, write_link,
+};
 
 /// Longest header stack that is read: Ethernet, two VLAN tags, IPv6 in IPv6 with a one-segment SRH, UDP, BTH and the longest run of
 /// extension headers. A driver makes so many bytes of a frame contiguous, or all of it.

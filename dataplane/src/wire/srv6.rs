@@ -59,6 +59,16 @@ impl UsidPath {
         Ok(UsidPath(Ipv6Addr::from(segments)))
     }
 
+    /// The path that an outer destination address stands for.
+    ///
+    /// # Errors
+    /// [`UsidError`]: the address has no uSID, or a gap between them.
+    pub fn from_address(address: Ipv6Addr) -> Result<UsidPath, UsidError> {
+        let segments = address.segments();
+        let count = segments.iter().skip(2).rposition(|&usid| usid != 0).map_or(0, |last| last + 1);
+        UsidPath::new((address.to_bits() >> 96) as u32, &segments[2..2 + count])
+    }
+
     /// The outer destination address at the sender.
     #[inline]
     #[must_use]
@@ -135,8 +145,15 @@ impl OuterMarks {
     #[inline]
     #[must_use]
     pub const fn of(path: UsidPath, marks: Marks) -> OuterMarks {
+        OuterMarks::to(path.0, marks)
+    }
+
+    /// The same for a path in the form of its address.
+    #[inline]
+    #[must_use]
+    pub const fn to(destination: Ipv6Addr, marks: Marks) -> OuterMarks {
         OuterMarks {
-            destination: path.0,
+            destination,
             dscp: marks.dscp,
             ecn: marks.ecn,
             flow_label: (marks.ev ^ marks.ev >> 20) & 0x000F_FFFF,
@@ -251,6 +268,9 @@ mod tests {
         assert_eq!(UsidPath::new(1, &[]), Err(UsidError::Count(0)));
         assert_eq!(UsidPath::new(1, &[7; 7]), Err(UsidError::Count(7)));
         assert_eq!(UsidPath::new(1, &[7, 0, 7]), Err(UsidError::Zero));
+        assert_eq!(UsidPath::from_address(path.destination()), Ok(path));
+        assert_eq!(UsidPath::from_address(address("fcbb:bb00::")), Err(UsidError::Count(0)));
+        assert_eq!(UsidPath::from_address(address("fcbb:bb00:1:0:2::")), Err(UsidError::Zero));
     }
 
     #[test]

@@ -42,6 +42,26 @@ pub enum AddressingError {
     EncapsulatedIpv4(IpAddr),
 }
 
+/// Destination and source Ethernet address, as a frame begins with them.
+pub type LinkAddresses = [u8; 12];
+
+/// The beginning of a frame from `source` to `destination`.
+#[must_use]
+pub fn link_addresses(source: MacAddr, destination: MacAddr) -> LinkAddresses {
+    let mut link = [0; 12];
+    link[..6].copy_from_slice(&destination.0);
+    link[6..].copy_from_slice(&source.0);
+    link
+}
+
+/// Writes the Ethernet addresses of another port than the template's into a frame. The iCRC does not cover them.
+#[inline]
+pub fn write_link(frame: &mut [u8], link: &LinkAddresses) {
+    if let Some(addresses) = frame.first_chunk_mut() {
+        *addresses = *link;
+    }
+}
+
 /// What differs from packet to packet below the BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
@@ -201,6 +221,12 @@ impl Template {
         };
         put(&UdpHeader { source_port: 0, destination_port: addressing.udp_port, length: 0, checksum: 0 }.to_bytes());
         Ok(Template { bytes, outer, ip_at: ip_at as u8, udp_at: udp_at as u8, v6, ip_sum })
+    }
+
+    /// Gives all frames other Ethernet addresses: those of another port.
+    pub const fn set_link(&mut self, link: LinkAddresses) {
+        let (addresses, _) = self.bytes.split_at_mut(link.len());
+        addresses.copy_from_slice(&link);
     }
 
     /// Bytes of Ethernet, IP and UDP, and of the encapsulation.

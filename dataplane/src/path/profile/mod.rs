@@ -25,5 +25,5 @@ pub use explicit::Copies;
 pub use field::{EvField, FIELD_BITS_MAX, FieldError};
 pub use format::{EvFormat, FormatError, LOCATOR_BITS, USID_BITS, USIDS_MAX};
 pub use ports::{PLANES_MAX, PortSet};
-pub use record::{Ev, EvMode, EvProfile, EvProfileConfig, ProfileState};
+pub use record::{Ev, EvMode, EvPool, EvProfile, EvProfileConfig, PoolKind, ProfileState};
 pub use table::{EV_FORMATS_MAX, EV_PROFILES_MAX, EVS_MAX, EVS_PER_PROFILE_MAX, EvProfiles};

@@ -110,7 +110,47 @@ impl EvProfileConfig {
     /// The NIC's own EVs, on the ports 1 to `ports`.
     #[must_use]
     pub const fn auto(ports: u8) -> EvProfileConfig {
-        EvProfileConfig { mode: EvMode::Auto, min_active: 1, ports: PortSet::first(ports) }
+        EvProfileConfig { mode: EvMode::Auto, min_active: 0, ports: PortSet::first(ports) }
+    }
+}
+
+/// How the EVs of a pool are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// The NIC draws UDP source ports by itself.
+    Auto,
+    /// All of them, in their order.
+    Explicit,
+    /// A subset at random, the rest as backups.
+    Generated,
+}
+
+/// The EVs of a profile that is ONLINE, as QPs are bound to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvPool {
+    /// The profile's number.
+    pub id: u64,
+    /// How they are used.
+    pub kind: PoolKind,
+    /// The EVs; none for AUTO.
+    pub evs: Box<[Ev]>,
+    /// The ports of the profile.
+    pub ports: PortSet,
+    /// EVs that stay in use, however many are assumed bad.
+    pub min_active: u32,
+}
+
+impl EvPool {
+    /// The first value that IPv4 does not carry, for it has more than 16 bits.
+    #[must_use]
+    pub fn beyond_ipv4(&self) -> Option<u32> {
+        self.evs.iter().map(|ev| ev.value).find(|&value| value > u32::from(u16::MAX))
+    }
+
+    /// The SRv6 path of its first EV, where the EVs have paths.
+    #[must_use]
+    pub fn first_segment(&self) -> Option<Ipv6Addr> {
+        self.evs.first().and_then(|ev| ev.segment)
     }
 }
 
@@ -258,6 +298,17 @@ impl EvProfile {
             }
         }
         listed.into_iter().flatten().chain(drawn.into_iter().flatten())
+    }
+
+    /// Its EVs, for QPs to be bound to; `None` in INIT.
+    pub(super) fn pool(&self, id: u64) -> Option<EvPool> {
+        let Configured { config, source, .. } = self.configured.as_ref()?;
+        let kind = match source {
+            Source::Auto => PoolKind::Auto,
+            Source::List(_) => PoolKind::Explicit,
+            Source::Expansion(_) => PoolKind::Generated,
+        };
+        Some(EvPool { id, kind, evs: self.evs().collect(), ports: config.ports, min_active: config.min_active })
     }
 
     /// The EV with this value, if the profile has it. It is found without going through the others.

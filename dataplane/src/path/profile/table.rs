@@ -4,7 +4,7 @@ use super::error::{ArgumentError, EvProfileError, ProfileName, Users};
 use super::explicit::Copies;
 use super::format::EvFormat;
 use super::ports::PortSet;
-use super::record::{Configured, Ev, EvProfile, EvProfileConfig, ProfileState, Source};
+use super::record::{Configured, Ev, EvPool, EvProfile, EvProfileConfig, ProfileState, Source};
 use std::collections::BTreeMap;
 
 /// Format profiles at most.
@@ -289,10 +289,19 @@ impl EvProfiles {
     /// No such profile, or it is not ONLINE.
     pub fn acquire(&mut self, id: u64) -> Result<(), EvProfileError> {
         let profile = self.profile_mut(id)?;
-        let needs = "ONLINE: bring it online first";
-        require(ProfileName::Ev(id), profile.state(), &[ProfileState::Online], "a QP", needs)?;
+        usable(id, profile)?;
         profile.qps += 1;
         Ok(())
+    }
+
+    /// The EVs of a profile as they are now, for QPs to be bound to.
+    ///
+    /// # Errors
+    /// No such profile, or it is not ONLINE.
+    pub fn pool(&self, id: u64) -> Result<EvPool, EvProfileError> {
+        let profile = self.profile(id)?;
+        usable(id, profile)?;
+        profile.pool(id).ok_or(EvProfileError::NoSuchProfile(ProfileName::Ev(id)))
     }
 
     /// A QP no longer uses an EV profile.
@@ -380,6 +389,12 @@ fn create<T: Default>(
     }
     table.insert(id, T::default());
     Ok(())
+}
+
+/// A QP needs a profile that is ONLINE.
+fn usable(id: u64, profile: &EvProfile) -> Result<(), EvProfileError> {
+    let needs = "ONLINE: bring it online first";
+    require(ProfileName::Ev(id), profile.state(), &[ProfileState::Online], "a QP", needs)
 }
 
 fn require(
