@@ -15,8 +15,8 @@ pub(super) struct Destination {
     pub(super) peer_ports_out: PortMask,
     /// When the peer told so last, and that message's timestamp.
     pub(super) peer_ports_told: Option<(Ns, u16)>,
-    /// The ports of ours that are down, as the peer confirmed it.
-    pub(super) told_ports_out: PortMask,
+    /// The ports of ours that are out, as the peer knows it; `None` since a change that it has not confirmed.
+    pub(super) told_ports_out: Option<PortMask>,
     pub(super) window: Window,
     /// The last valid round-trip time in ns.
     pub(super) last_rtt: Option<u64>,
@@ -37,7 +37,7 @@ impl Destination {
             rotations: Vec::new(),
             peer_ports_out: 0,
             peer_ports_told: None,
-            told_ports_out: 0,
+            told_ports_out: Some(0),
             window,
             last_rtt: None,
             resend: VecDeque::new(),

@@ -60,6 +60,7 @@ impl Nic {
             return false;
         }
         for at in 0..self.destinations.len() {
+            self.destinations[at].told_ports_out = None;
             self.apply_ports(at);
         }
         self.port_events.push(now, None, out);
@@ -103,7 +104,7 @@ impl Nic {
 
     fn is_untold(&self, at: usize) -> bool {
         let destination = &self.destinations[at];
-        !destination.qps.is_empty() && destination.told_ports_out != self.ports_out
+        !destination.qps.is_empty() && destination.told_ports_out != Some(self.ports_out)
     }
 
     fn tell_ports_to(&mut self, at: usize) {
@@ -116,7 +117,7 @@ impl Nic {
     /// The peer confirmed that these ports of ours are out.
     pub(super) fn ports_confirmed(&mut self, remote: IpAddr, out: PortMask) {
         if let Some(&at) = self.destination_of.get(&remote) {
-            self.destinations[at].told_ports_out = out;
+            self.destinations[at].told_ports_out = Some(out);
         }
     }
 

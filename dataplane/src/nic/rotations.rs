@@ -28,7 +28,7 @@ pub(super) struct Way {
 }
 
 /// Ports that take no more during one call of transmit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FullPorts {
     full: PortMask,
     all: PortMask,

@@ -150,6 +150,7 @@ impl Nic {
             && self.stats.tx_bytes.get() - first < TX_BURST_BYTES
             && let Some(&at) = self.round.front()
         {
+            let before = full;
             match self.serve(now, at, out, &mut full) {
                 Turn::Sent => {
                     self.round.rotate_left(1);
@@ -161,9 +162,12 @@ impl Nic {
                     self.round.pop_front();
                 }
                 Turn::Unused => {}
+                Turn::PortFull if full.is_everything() => break,
+                // One more port is full: the destination's next value may be of another.
+                Turn::PortFull if full != before => {}
                 Turn::PortFull => {
                     blocked += 1;
-                    if full.is_everything() || blocked >= self.round.len() {
+                    if blocked >= self.round.len() {
                         break;
                     }
                     self.round.rotate_left(1);
