@@ -4,9 +4,11 @@
 //! number of bytes in flight.
 
 mod fixed;
+mod nscc;
 mod unlimited;
 
 pub use fixed::FixedWindow;
+pub use nscc::{Nscc, NsccError, NsccParams, NsccSnapshot, Rule, WINDOW_MAX};
 pub use unlimited::Unlimited;
 
 use crate::Ns;
@@ -49,11 +51,25 @@ pub trait Congestion {
 
 /// The algorithm of a window. An enum, so that the calls are direct.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each destination; a box would cost each SACK a cache line more")]
 pub enum Algorithm {
     /// No limit.
     Unlimited(Unlimited),
     /// A constant window.
     Fixed(FixedWindow),
+    /// NSCC.
+    Nscc(Nscc),
+}
+
+impl Algorithm {
+    /// What can be seen of NSCC; `None` for an algorithm without a state.
+    #[must_use]
+    pub const fn snapshot(&self) -> Option<NsccSnapshot> {
+        match self {
+            Algorithm::Nscc(nscc) => Some(nscc.snapshot()),
+            Algorithm::Unlimited(_) | Algorithm::Fixed(_) => None,
+        }
+    }
 }
 
 /// Calls the algorithm, whichever it is.
@@ -62,6 +78,7 @@ macro_rules! each {
         match $algorithm {
             Algorithm::Unlimited($inner) => $call,
             Algorithm::Fixed($inner) => $call,
+            Algorithm::Nscc($inner) => $call,
         }
     };
 }
