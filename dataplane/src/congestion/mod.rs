@@ -1,10 +1,11 @@
 //! How much may be in flight to a destination.
 //!
 //! An algorithm decides the window from what SACKs, NACKs and losses tell; [`Window`] holds it together with the exact
-//! number of bytes in flight.
+//! number of bytes in flight. Which algorithm, [`profile`]s say.
 
 mod fixed;
 mod nscc;
+pub mod profile;
 mod unlimited;
 
 pub use fixed::FixedWindow;
