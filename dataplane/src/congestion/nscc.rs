@@ -1,11 +1,12 @@
 //! NSCC: a window that follows queueing delay and ECN marks (UEC NSCC, in the form of the Scala MRC NIC documentation).
 //!
-//! Arithmetic: what happens for each SACK is done in integers, and saturates. Gains and averages are binary fractions, since below
-//! 1 Gbps whole bytes would be off by percents: gains have [`GAIN_BITS`] bits behind the point, the average delay and its weight
-//! [`DELAY_BITS`]. Floating point is used once, when gains are computed from multipliers, which are given as such. So no value is ever
-//! not a number, and the same signals give the same window on every machine. Every clipped value is beyond what a network shows: RTTs
-//! and delays at 4.29 s, bytes of one SACK at 4 GiB, windows at [`WINDOW_MAX`].
+//! Arithmetic: what happens for each SACK is done in integers, and saturates. Gains and averages are binary fractions, since on slow
+//! links whole bytes would be off by percents: gains have 32 bits behind the point, the average delay and its weight 16. Floating
+//! point is used once, when gains are computed from multipliers, which are given as such. So no value is ever not a number, and the same
+//! signals give the same window on every machine. What is clipped is beyond what a network shows: RTTs and delays at 4.29 s, bytes of
+//! one SACK at 4 GiB, windows at [`WINDOW_MAX`].
 
+mod gains;
 mod params;
 #[cfg(test)]
 mod tests;
@@ -14,12 +15,10 @@ pub use params::{NsccError, NsccParams};
 
 use super::{Congestion, SackSignal};
 use crate::Ns;
-use params::REFERENCE_RATE;
+use gains::{Gains, gained};
 
 /// Largest window in bytes, 1 TiB: room to add to it without overflow.
 pub const WINDOW_MAX: u64 = 1 << 40;
-/// Bits behind the point of a gain.
-const GAIN_BITS: u32 = 32;
 /// Bits behind the point of the average delay, and of the weight of a sample in it.
 const DELAY_BITS: u32 = 16;
 /// Longest time in ns that is told from longer ones, 4.29 s: the product of two fits 64 bits.
@@ -108,77 +107,6 @@ struct QuickAdapt {
     ignored: u64,
     /// Bytes that were in flight then.
     to_ignore: u64,
-}
-
-/// What follows from the parameters, and never changes.
-#[derive(Clone, Debug)]
-struct Gains {
-    pass_through: bool,
-    rate: u64,
-    full: u64,
-    config_base_rtt: u64,
-    target: u64,
-    margin: u64,
-    max_is_given: bool,
-    /// Bytes a ns of missing delay, with [`GAIN_BITS`].
-    proportional: u64,
-    /// Bytes, with [`GAIN_BITS`].
-    fair: u64,
-    /// Bytes a byte, with [`GAIN_BITS`].
-    fast: u64,
-    /// Bytes.
-    eta: u64,
-    /// Weight of a sample of delay, with [`DELAY_BITS`].
-    weight: u64,
-    quick_adapt: bool,
-    gate: u32,
-    /// Delay in ns that triggers quick adapt; [`u64::MAX`] where trimmed packets tell.
-    delay_trigger: u64,
-}
-
-impl Gains {
-    fn new(params: &NsccParams, rate: u64, full: u64, trimming: bool) -> Gains {
-        let reference_rtt = params.reference_network_rtt_ns as f64;
-        // The bandwidth-delay product in units of the reference network's.
-        let size = rate as f64 * params.config_base_rtt_ns as f64 / (REFERENCE_RATE as f64 * reference_rtt);
-        let packet = full as f64 * size;
-        Gains {
-            pass_through: params.pass_through,
-            rate,
-            full,
-            config_base_rtt: params.config_base_rtt_ns.min(TIME_MAX),
-            target: params.target_ns(trimming).min(TIME_MAX),
-            margin: params.target_queue_delay_margin_ns,
-            max_is_given: params.override_max_window.is_some(),
-            // (target / reference RTT) / target: the target itself drops out.
-            proportional: fraction(params.alpha_multiplier * packet / reference_rtt, GAIN_BITS),
-            fair: fraction(params.fair_increase_multiplier * packet, GAIN_BITS),
-            fast: fraction(params.fast_increase_multiplier * size, GAIN_BITS),
-            eta: fraction(params.eta_multiplier * packet, 0).min(WINDOW_MAX),
-            weight: fraction(params.delay_alpha, DELAY_BITS).min(1 << DELAY_BITS),
-            quick_adapt: !params.disable_quick_adapt,
-            gate: params.quick_adapt_gate.min(u64::BITS - 1),
-            delay_trigger: if trimming { u64::MAX } else { params.quick_adapt_threshold_ns },
-        }
-    }
-
-    /// 1.5 bandwidth-delay products in bytes, one full packet at least.
-    fn window(&self, base_rtt: u64) -> u64 {
-        // Bits a second times ns, by 8 bits and 10^9 ns, and by 3 / 2.
-        let bytes = u128::from(self.rate) * u128::from(base_rtt) * 3 / 16_000_000_000;
-        u64::try_from(bytes).unwrap_or(WINDOW_MAX).clamp(self.full, WINDOW_MAX)
-    }
-}
-
-/// The nearest binary fraction.
-fn fraction(value: f64, bits: u32) -> u64 {
-    (value * (1u64 << bits) as f64).round() as u64
-}
-
-/// A gain times a number.
-#[inline]
-fn gained(gain: u64, by: u64) -> u64 {
-    u64::try_from((u128::from(gain) * u128::from(by)) >> GAIN_BITS).unwrap_or(u64::MAX)
 }
 
 impl Nscc {

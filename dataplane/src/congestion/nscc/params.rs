@@ -151,3 +151,50 @@ impl NsccParams {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_documented_ones() {
+        let params = NsccParams::default();
+        assert_eq!(params.validate(true), Ok(()));
+        assert_eq!(params.validate(false), Ok(()));
+        assert_eq!((params.target_ns(true), params.target_ns(false)), (4_500, 6_000));
+    }
+
+    #[test]
+    fn what_is_outside_its_range_is_refused_by_name() {
+        type Change = fn(&mut NsccParams);
+        let refused: [(Change, &str); 13] = [
+            (|p| p.config_base_rtt_ns = 1, "ConfigBaseRTT is 1 ns, but must be 2 ns at least"),
+            (|p| p.override_target_queue_delay_ns = Some(0), "TargetQueueDelay is 0 ns, but must be 1 ns at least"),
+            (|p| p.reference_network_rtt_ns = 0, "ReferenceNetworkRTT is 0 ns, but must be 1 ns at least"),
+            (|p| p.alpha_multiplier = 0.5, "AlphaMultiplier is 0.5, but may be 1 to 100"),
+            (|p| p.alpha_multiplier = f64::NAN, "AlphaMultiplier is NaN, but may be 1 to 100"),
+            (|p| p.fair_increase_multiplier = 100.5, "FairIncreaseMultiplier is 100.5, but may be 1 to 100"),
+            (|p| p.fast_increase_multiplier = 0.0, "FastIncreaseMultiplier is 0, but may be 0.01 to 100"),
+            (|p| p.fast_increase_multiplier = f64::INFINITY, "FastIncreaseMultiplier is inf, but may be 0.01 to 100"),
+            (|p| p.eta_multiplier = -0.1, "EtaMultiplier is -0.1, but may be 0 to 1"),
+            (|p| p.delay_alpha = 1.1, "DelayAlpha is 1.1, but may be 0 to 1"),
+            (|p| p.quick_adapt_gate = 32, "QuickAdaptGate is 32, but may be 0 to 31"),
+            (|p| p.override_max_window = Some(0), "MaxCongestionWindow is 0, but may be 1 to 4096"),
+            (|p| p.override_max_window = Some(4_097), "MaxCongestionWindow is 4097, but may be 1 to 4096"),
+        ];
+        for (change, words) in refused {
+            let mut params = NsccParams::default();
+            change(&mut params);
+            assert_eq!(params.validate(true).unwrap_err().to_string(), words);
+        }
+    }
+
+    #[test]
+    fn one_ns_of_base_rtt_will_do_where_the_target_does_not_vanish() {
+        let one = NsccParams { config_base_rtt_ns: 1, ..NsccParams::default() };
+        assert_eq!(one.validate(false), Ok(()));
+        assert_eq!(NsccParams { override_target_queue_delay_ns: Some(1), ..one }.validate(true), Ok(()));
+        let none = NsccParams { config_base_rtt_ns: 0, ..one };
+        assert_eq!(none.validate(false).unwrap_err().to_string(), "ConfigBaseRTT is 0 ns, but must be 1 ns at least");
+    }
+}
