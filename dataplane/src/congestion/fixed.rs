@@ -24,10 +24,10 @@ impl Congestion for FixedWindow {
     }
 
     #[inline]
-    fn on_sack(&mut self, _now: Ns, _signal: &SackSignal, _inflight: u64) {}
+    fn on_sack(&mut self, _now: Ns, _signal: &SackSignal, _before: u64, _inflight: u64) {}
 
     #[inline]
-    fn on_nack(&mut self, _now: Ns, _nominal: u32, _trimmed: bool) {}
+    fn on_nack(&mut self, _now: Ns, _nominal: u32, _trimmed: bool, _inflight: u64) {}
 
     #[inline]
     fn on_loss(&mut self, _now: Ns, _nominal: u32) {}

@@ -1,11 +1,16 @@
 //! How much may be in flight to a destination.
 //!
 //! An algorithm decides the window from what SACKs, NACKs and losses tell; [`Window`] holds it together with the exact
-//! number of bytes in flight.
+//! number of bytes in flight. Which algorithm, [`profile`]s say.
 
 mod fixed;
+mod nscc;
+pub mod profile;
+mod unlimited;
 
 pub use fixed::FixedWindow;
+pub use nscc::{Nscc, NsccError, NsccParams, NsccSnapshot, Rule, WINDOW_MAX};
+pub use unlimited::Unlimited;
 
 use crate::Ns;
 
@@ -29,15 +34,17 @@ pub struct SackSignal {
 }
 
 /// A congestion control algorithm: one window in bytes. (UEC NSCC has this shape; see `docs/protocol.md`.)
+///
+/// Where bytes in flight are asked for, they are exact, and what the event settled is no longer among them.
 pub trait Congestion {
-    /// The window in bytes; never less than one full packet.
+    /// Bytes that may be in flight: never less than one full packet; [`u64::MAX`] where nothing limits them.
     fn window(&self) -> u64;
 
-    /// A SACK came; `inflight` is what was in flight before it.
-    fn on_sack(&mut self, now: Ns, signal: &SackSignal, inflight: u64);
+    /// A SACK came. `before` it so many bytes were in flight, and `inflight` are left.
+    fn on_sack(&mut self, now: Ns, signal: &SackSignal, before: u64, inflight: u64);
 
-    /// A NACK came for an outstanding packet of `nominal` bytes.
-    fn on_nack(&mut self, now: Ns, nominal: u32, trimmed: bool);
+    /// A NACK came for a packet of `nominal` bytes that was in flight.
+    fn on_nack(&mut self, now: Ns, nominal: u32, trimmed: bool, inflight: u64);
 
     /// A packet of `nominal` bytes was presumed lost, by a SACK gap or a timeout.
     fn on_loss(&mut self, now: Ns, nominal: u32);
@@ -45,38 +52,57 @@ pub trait Congestion {
 
 /// The algorithm of a window. An enum, so that the calls are direct.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each destination; a box would cost each SACK a cache line more")]
 pub enum Algorithm {
+    /// No limit.
+    Unlimited(Unlimited),
     /// A constant window.
     Fixed(FixedWindow),
+    /// NSCC.
+    Nscc(Nscc),
+}
+
+impl Algorithm {
+    /// What can be seen of NSCC; `None` for an algorithm without a state.
+    #[must_use]
+    pub const fn snapshot(&self) -> Option<NsccSnapshot> {
+        match self {
+            Algorithm::Nscc(nscc) => Some(nscc.snapshot()),
+            Algorithm::Unlimited(_) | Algorithm::Fixed(_) => None,
+        }
+    }
+}
+
+/// Calls the algorithm, whichever it is.
+macro_rules! each {
+    ($algorithm:expr, $inner:ident => $call:expr) => {
+        match $algorithm {
+            Algorithm::Unlimited($inner) => $call,
+            Algorithm::Fixed($inner) => $call,
+            Algorithm::Nscc($inner) => $call,
+        }
+    };
 }
 
 impl Congestion for Algorithm {
     #[inline]
     fn window(&self) -> u64 {
-        match self {
-            Algorithm::Fixed(fixed) => fixed.window(),
-        }
+        each!(self, algorithm => algorithm.window())
     }
 
     #[inline]
-    fn on_sack(&mut self, now: Ns, signal: &SackSignal, inflight: u64) {
-        match self {
-            Algorithm::Fixed(fixed) => fixed.on_sack(now, signal, inflight),
-        }
+    fn on_sack(&mut self, now: Ns, signal: &SackSignal, before: u64, inflight: u64) {
+        each!(self, algorithm => algorithm.on_sack(now, signal, before, inflight));
     }
 
     #[inline]
-    fn on_nack(&mut self, now: Ns, nominal: u32, trimmed: bool) {
-        match self {
-            Algorithm::Fixed(fixed) => fixed.on_nack(now, nominal, trimmed),
-        }
+    fn on_nack(&mut self, now: Ns, nominal: u32, trimmed: bool, inflight: u64) {
+        each!(self, algorithm => algorithm.on_nack(now, nominal, trimmed, inflight));
     }
 
     #[inline]
     fn on_loss(&mut self, now: Ns, nominal: u32) {
-        match self {
-            Algorithm::Fixed(fixed) => fixed.on_loss(now, nominal),
-        }
+        each!(self, algorithm => algorithm.on_loss(now, nominal));
     }
 }
 
@@ -122,10 +148,28 @@ impl Window {
         self.inflight = self.inflight.saturating_sub(u64::from(nominal));
     }
 
-    /// The algorithm, to be told of an event.
+    /// A SACK came, and what it acknowledges is settled; `before` it so many bytes were in flight.
     #[inline]
-    pub fn algorithm(&mut self) -> &mut Algorithm {
-        &mut self.algorithm
+    pub fn on_sack(&mut self, now: Ns, signal: &SackSignal, before: u64) {
+        self.algorithm.on_sack(now, signal, before, self.inflight);
+    }
+
+    /// A NACK came for a packet of `nominal` bytes, which is settled.
+    #[inline]
+    pub fn on_nack(&mut self, now: Ns, nominal: u32, trimmed: bool) {
+        self.algorithm.on_nack(now, nominal, trimmed, self.inflight);
+    }
+
+    /// A packet of `nominal` bytes was presumed lost, and is settled.
+    #[inline]
+    pub fn on_loss(&mut self, now: Ns, nominal: u32) {
+        self.algorithm.on_loss(now, nominal);
+    }
+
+    /// The algorithm, to look at.
+    #[must_use]
+    pub const fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
     }
 }
 
@@ -143,5 +187,14 @@ mod tests {
         window.settled(4156);
         assert!(window.can_send(4156));
         assert_eq!(window.inflight(), 4156);
+    }
+
+    #[test]
+    fn without_an_algorithm_a_packet_is_sent_whatever_is_in_flight() {
+        let mut window = Window::new(Algorithm::Unlimited(Unlimited));
+        for _ in 0..10 {
+            window.sent(u32::MAX);
+        }
+        assert!(window.can_send(4156));
     }
 }

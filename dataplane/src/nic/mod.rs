@@ -45,7 +45,6 @@ pub use qp::{Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec,
 pub use stats::{Counter, Stats};
 
 use crate::Ns;
-use crate::congestion::Congestion as _;
 use crate::memory::{Key, Region, Table};
 use crate::path::{PortMask, Spraying};
 use crate::transport::{Fault, Loss, Observer, Wheel};
@@ -167,12 +166,12 @@ impl Observer for Outcome<'_> {
             Loss::Gap => self.stats.lost_by_gap.add(1),
             Loss::Timeout => self.stats.lost_by_timeout.add(1),
         }
-        self.destination.window.algorithm().on_loss(self.now, nominal);
+        self.destination.window.on_loss(self.now, nominal);
     }
 
     fn refused(&mut self, nominal: u32, trimmed: bool) {
         self.stats.refused.add(1);
-        self.destination.window.algorithm().on_nack(self.now, nominal, trimmed);
+        self.destination.window.on_nack(self.now, nominal, trimmed);
     }
 
     fn timed_out(&mut self, ev: u32) {

@@ -6,7 +6,7 @@ use super::{
     CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
 };
 use crate::Ns;
-use crate::congestion::{Congestion, SackSignal};
+use crate::congestion::SackSignal;
 use crate::memory::{Key, checksum, read_bytes};
 use crate::path::EvState;
 use crate::transport::{Arrival, Due, Immediate, MPR_UNIT, Psn, SackOrigin, Standing, reflected_rtt};
@@ -316,7 +316,7 @@ impl Nic {
         };
         let destination = &mut self.destinations[at];
         destination.last_rtt = rtt.or(destination.last_rtt);
-        destination.window.algorithm().on_sack(now, &signal, inflight);
+        destination.window.on_sack(now, &signal, inflight);
         if let QpPath::Sprayed(rotation) = path {
             self.take_skip(now, remote, rotation, sack);
         }
