@@ -3,6 +3,8 @@
 //! One seed gives one result. Time jumps from event to event, so seconds of protocol take milliseconds.
 
 use dataplane::Ns;
+use dataplane::congestion::NsccParams;
+use dataplane::congestion::profile::CcConfig;
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
     Advertised, CompletionEntry, Endpoint, Nic, NicParams, PathSpec, Placement, PortId, PortInfo, QpNumbers, QpSpec,
@@ -61,6 +63,15 @@ impl Channel {
             jitter_ns: (share(1.0) * 60_000.0) as u64,
             delay_ns: 1_000 + (share(1.0) * 20_000.0) as u64,
         }
+    }
+}
+
+/// A window of a full packet or more, or NSCC.
+#[must_use]
+pub fn random_congestion<R: Rng>(rng: &mut R) -> CcConfig {
+    match [1_000, 20_000, 450_000].get(rng.random_range(0..4)) {
+        Some(&bytes) => CcConfig::Fixed { bytes },
+        None => CcConfig::Nscc(NsccParams::default()),
     }
 }
 
@@ -246,9 +257,10 @@ impl Pair {
                 send_depth: 1024,
                 placement: Placement::Keyed,
                 path: PathSpec { next_hops: self.next_hops(n), ..PathSpec::default() },
+                congestion: None,
             };
             change(n, &mut spec);
-            self.nics[n].open(spec).expect("the QP opens");
+            self.nics[n].open(self.now, spec).expect("the QP opens");
         }
         QpPair { qpn }
     }

@@ -1,6 +1,7 @@
 //! What comes late, is owed, or was overtaken: SACKs, windows, probe answers, and QPs that ended.
 
 use dataplane::Ns;
+use dataplane::congestion::profile::CcConfig;
 use dataplane::nic::{DropReason, NicParams, Operation, PortId, QpState, Status, WriteRequest};
 use dataplane::time::{MS, SEC, US};
 use dataplane::transport::{RttMode, TransportParams};
@@ -63,7 +64,9 @@ fn a_sack_that_was_owed_reflects_the_timestamp_of_its_packet_too() {
 
 #[test]
 fn an_answer_to_a_probe_that_nobody_waits_for_changes_nothing() {
-    let mut pair = Pair::new(NicParams::default(), 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);
+    // A window that the answer's own round-trip time, which is made up, does not change.
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: 450_000 }, ..NicParams::default() };
+    let mut pair = Pair::new(params, 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);
     let qp = pair.connect(0);
     pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 1 << 20)).unwrap();
     pair.run_until(Ns(US));
@@ -87,7 +90,7 @@ fn an_answer_to_a_probe_that_nobody_waits_for_changes_nothing() {
 
 #[test]
 fn dynamic_mpr_of_a_sack_that_was_overtaken_does_not_widen_the_window_again() {
-    let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: 1 << 40 }, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 1 << 20, Channel { loss: 1.0, ..Channel::default() }, 1);
     let qp = pair.connect(0);
     pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 1 << 20)).unwrap();
@@ -104,7 +107,7 @@ fn dynamic_mpr_of_a_sack_that_was_overtaken_does_not_widen_the_window_again() {
 
 #[test]
 fn dynamic_mpr_of_a_responder_made_for_few_psns_holds_all_that_it_advertises() {
-    let params = NicParams { window_bytes: 1 << 40, ..transport(|t| t.dynamic_mpr = true) };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: 1 << 40 }, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 200 * 4096, Channel::default(), 1);
     pair.replace_nic(
         1,
@@ -125,7 +128,7 @@ fn dynamic_mpr_of_a_responder_made_for_few_psns_holds_all_that_it_advertises() {
 
 #[test]
 fn a_packet_beyond_the_responders_window_waits_until_the_window_moves_instead_of_knocking() {
-    let params = NicParams { window_bytes: 1 << 40, ..NicParams::default() };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: 1 << 40 }, ..NicParams::default() };
     let mut pair = Pair::new(params, 64 * 4096, Channel::default(), 1);
     pair.replace_nic(1, transport(|t| t.max_psn_range = 16));
     pair.fill(1);

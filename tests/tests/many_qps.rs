@@ -4,7 +4,7 @@
 use dataplane::nic::{NicParams, Operation, QpState, Qpn, Status, WriteRequest};
 use dataplane::time::{SEC, US};
 use dataplane::transport::{RttMode, TransportParams};
-use mrcnic_tests::{Channel, IOVA, Pair, QpPair};
+use mrcnic_tests::{Channel, IOVA, Pair, QpPair, random_congestion};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn params<R: Rng>(rng: &mut R) -> NicParams {
     };
     NicParams {
         transport,
-        window_bytes: [1_000, 20_000, 450_000][rng.random_range(0..3)],
+        congestion: random_congestion(rng),
         trimming: rng.random_bool(0.8),
         out_of_order_limit: [u32::MAX, 20][rng.random_range(0..2)],
         held_immediates_limit: [u32::MAX, 1][rng.random_range(0..2)],

@@ -5,7 +5,7 @@ use dataplane::nic::{NicParams, Operation, Status, WriteRequest};
 use dataplane::time::{SEC, US};
 use dataplane::transport::{Psn, RttMode, TransportParams};
 use dataplane::wire::Ext;
-use mrcnic_tests::{Channel, Fate, Pair, QpPair};
+use mrcnic_tests::{Channel, Fate, Pair, QpPair, random_congestion};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ fn random_params<R: Rng>(rng: &mut R) -> NicParams {
     };
     NicParams {
         transport,
-        window_bytes: [1_000, 20_000, 450_000][rng.random_range(0..3)],
+        congestion: random_congestion(rng),
         trimming: rng.random_bool(0.8),
         out_of_order_limit: [u32::MAX, 20][rng.random_range(0..2)],
         ..NicParams::default()

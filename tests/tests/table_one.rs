@@ -2,7 +2,8 @@
 //! (Maximum WriteIMM inflight is in `write_imm.rs`.)
 
 use dataplane::Ns;
-use dataplane::nic::{Advertised, DropReason, HostBufferParams, NicParams, QpState, Status, WriteRequest};
+use dataplane::congestion::profile::CcConfig;
+use dataplane::nic::{Advertised, DropReason, HostBufferParams, NicParams, QpState, Status, WhenFull, WriteRequest};
 use dataplane::time::{MS, SEC, US};
 use dataplane::transport::{Psn, RttMode, TransportParams};
 use dataplane::wire::{Ext, NackReason, Opcode, Packet, Sack, SackFor};
@@ -60,7 +61,8 @@ fn data(log: &Log) -> Vec<(Ns, u32, bool)> {
 #[test]
 fn maximum_psn_range_bounds_new_data_beyond_the_cumulative_ack_and_not_retransmissions() {
     for (own, peer, expected) in [(1, 1024, 1), (64, 32_640, 64), (1024, 7, 7), (32_640, 32_640, 300)] {
-        let params = NicParams { window_bytes: u64::MAX / 2, ..transport(|t| t.max_psn_range = own) };
+        let params =
+            NicParams { congestion: CcConfig::Fixed { bytes: u64::MAX / 2 }, ..transport(|t| t.max_psn_range = own) };
         let mut pair = Pair::new(params, 300 * 4096, Channel { loss: 1.0, ..Channel::default() }, 1);
         let log = watch(&mut pair, pass);
         let qp = pair.connect_with(0xFF_FFF0, |_, spec| spec.peer.window = peer);
@@ -77,7 +79,7 @@ fn maximum_psn_range_bounds_new_data_beyond_the_cumulative_ack_and_not_retransmi
 #[test]
 fn maximum_psn_range_of_the_responder_draws_a_nack_for_what_lies_beyond_and_the_packet_comes_again_in_time() {
     // The requester was told of a window four times as wide as the responder's.
-    let params = NicParams { window_bytes: u64::MAX / 2, ..NicParams::default() };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: u64::MAX / 2 }, ..NicParams::default() };
     let mut pair = Pair::new(params, 64 * 4096, Channel::default(), 1);
     let narrow = transport(|t| t.max_psn_range = 16);
     pair.replace_nic(1, narrow);
@@ -97,7 +99,8 @@ fn maximum_psn_range_of_the_responder_draws_a_nack_for_what_lies_beyond_and_the_
 
 #[test]
 fn dynamic_mpr_lets_the_responder_widen_and_narrow_the_window_and_the_requester_never_passes_it() {
-    let params = NicParams { window_bytes: u64::MAX / 2, ..transport(|t| t.dynamic_mpr = true) };
+    let params =
+        NicParams { congestion: CcConfig::Fixed { bytes: u64::MAX / 2 }, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 2 << 20, Channel::default(), 1);
     pair.fill(1);
     let log = watch(&mut pair, pass);
@@ -124,7 +127,8 @@ fn dynamic_mpr_lets_the_responder_widen_and_narrow_the_window_and_the_requester_
 
 #[test]
 fn dynamic_mpr_that_shrinks_stops_new_data_and_what_is_in_flight_is_still_taken() {
-    let params = NicParams { window_bytes: u64::MAX / 2, ..transport(|t| t.dynamic_mpr = true) };
+    let params =
+        NicParams { congestion: CcConfig::Fixed { bytes: u64::MAX / 2 }, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 4 << 20, Channel { delay_ns: 10 * US, ..Channel::default() }, 1);
     pair.fill(1);
     let edge = Rc::new(RefCell::new(1024i32));
@@ -149,7 +153,8 @@ fn dynamic_mpr_that_shrinks_stops_new_data_and_what_is_in_flight_is_still_taken(
 
 #[test]
 fn dynamic_mpr_that_shrinks_holds_no_retransmission_back() {
-    let params = NicParams { window_bytes: u64::MAX / 2, ..transport(|t| t.dynamic_mpr = true) };
+    let params =
+        NicParams { congestion: CcConfig::Fixed { bytes: u64::MAX / 2 }, ..transport(|t| t.dynamic_mpr = true) };
     let mut pair = Pair::new(params, 2 << 20, Channel::default(), 1);
     let log = watch(&mut pair, |now, from, packet, _| {
         // PSN 0 is lost until 1 ms, PSN 400 once; the window shrinks to 128 meanwhile.
@@ -177,7 +182,7 @@ fn dynamic_mpr_that_shrinks_holds_no_retransmission_back() {
 
 #[test]
 fn reliability_control_packets_show_the_oldest_hole_first_and_walk_over_a_wide_window() {
-    let params = NicParams { window_bytes: u64::MAX / 2, ..NicParams::default() };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: u64::MAX / 2 }, ..NicParams::default() };
     let mut pair = Pair::new(params, 300 * 4096, Channel::default(), 1);
     let log = watch(
         &mut pair,
@@ -242,7 +247,12 @@ fn a_nack_for_want_of_a_bitmap_waits_one_base_rtt_and_spares_the_next_expected_p
 
 #[test]
 fn a_nack_for_want_of_a_packet_buffer_comes_when_the_host_is_slower_than_the_network() {
-    let host = HostBufferParams { capacity: 3 * 4096, drain_rate: 4_000_000_000, ..HostBufferParams::default() };
+    let host = HostBufferParams {
+        when_full: WhenFull::Nack,
+        capacity: 3 * 4096,
+        drain_rate: 4_000_000_000,
+        ..HostBufferParams::default()
+    };
     let params = NicParams { host_buffer: Some(host), ..NicParams::default() };
     let mut pair = Pair::new(params, 64 * 1024, Channel::default(), 1);
     pair.fill(1);
@@ -396,7 +406,7 @@ fn reliability_probes_tell_of_packets_whose_sacks_were_lost_and_change_nothing_a
 #[test]
 fn a_per_packet_timer_runs_for_each_packet_from_when_the_port_took_it() {
     // Packets leave one by one as a window of two packets opens; all are lost, so each comes again 150 us after itself.
-    let params = NicParams { window_bytes: 2 * 4156, ..NicParams::default() };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: 2 * 4156 }, ..NicParams::default() };
     let mut pair = Pair::new(params, 64 * 1024, Channel::default(), 1);
     let log = watch(&mut pair, |_, from, packet, _| {
         if from == 0 && [2, 5].contains(&packet.bth.psn) && !packet.bth.rtx { Fate::Drop } else { Fate::Pass }
@@ -474,7 +484,10 @@ fn fast_loss_detection_hook_at_zero_takes_any_gap_for_a_loss_and_at_the_window_n
 
 #[test]
 fn fast_loss_detection_hook_finds_a_lost_retransmission_by_what_was_sent_after_it() {
-    let params = NicParams { window_bytes: u64::MAX / 2, ..transport(|t| t.sack_loss_min_retx_pkts = 8) };
+    let params = NicParams {
+        congestion: CcConfig::Fixed { bytes: u64::MAX / 2 },
+        ..transport(|t| t.sack_loss_min_retx_pkts = 8)
+    };
     let channel = Channel { delay_ns: 5 * US, ..Channel::default() };
     let mut pair = Pair::new(params, 4 << 20, channel, 1);
     let mut left = 2;
@@ -568,6 +581,7 @@ fn a_round_trip_counts_only_where_it_is_clear_which_transmission_drew_the_sack()
 #[test]
 fn responder_host_backpressure_shows_the_fill_of_the_receive_buffer_in_every_sack() {
     let host = HostBufferParams {
+        when_full: WhenFull::Nack,
         capacity: 16 * 4096,
         drain_rate: 1_000_000_000,
         low_percent: 25,

@@ -172,9 +172,12 @@ fn source_routing_by_structured_evs_carries_32_bits_there_and_back_over_ipv6_alo
     assert!(v4.nics[1].close(Ns::ZERO, qp.qpn[1]));
     let mut spec = kept.take().unwrap();
     spec.path.paths = Paths::Profile(pool);
-    let error = v4.nics[1].open(spec).unwrap_err();
+    let error = v4.nics[1].open(Ns::ZERO, spec).unwrap_err();
     assert!(matches!(error, OpenError::WideEv { profile: 7, .. }), "{error}");
 }
+
+/// Sender, kind and value of packets, and the path in their outer header.
+type Segments = Rc<RefCell<Vec<(usize, Opcode, u32, Ipv6Addr)>>>;
 
 /// The locator block of the fabric of the next tests.
 const LOCATOR: u32 = 0xFCBB_BB00;
@@ -189,7 +192,7 @@ fn source_routing_by_srv6_usids_leads_each_packet_over_the_switches_of_its_path_
     let (there, back) = (evs(0x10), evs(0x40));
     let pools = [explicit(format(), 1, &there), explicit(format(), 1, &back)];
     let mut pair = Pair::over(true, NicParams::default(), 1 << 20, Channel::default(), 1);
-    let seen: Rc<RefCell<Vec<(usize, Opcode, u32, Ipv6Addr)>>> = Rc::default();
+    let seen: Segments = Rc::default();
     let log = seen.clone();
     pair.filter = Some(Box::new(move |_, from, packet, frame| {
         let outer = packet.outer(frame).expect("every frame is encapsulated");

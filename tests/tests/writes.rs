@@ -1,6 +1,7 @@
 //! RDMA Writes between two NICs in virtual time.
 
 use dataplane::Ns;
+use dataplane::congestion::profile::CcConfig;
 use dataplane::nic::{DropReason, NicParams, Status};
 use dataplane::time::{MS, SEC, US};
 use dataplane::transport::TransportParams;
@@ -201,7 +202,7 @@ fn a_lost_transport_ack_is_asked_for_again_after_two_timeouts() {
 #[test]
 fn three_hundred_lost_packets_are_sent_again_exactly_once_although_the_bitmap_is_shorter_than_the_gap() {
     let window = 600 * 4156;
-    let params = NicParams { window_bytes: window, ..NicParams::default() };
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: window }, ..NicParams::default() };
     let mut pair = Pair::new(params, 600 * 4096, Channel::default(), 1);
     pair.fill(4);
     let mut sacks = 0;

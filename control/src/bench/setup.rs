@@ -5,6 +5,8 @@ use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Link, Op, Options};
 use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, PROBE_PERIOD, Server, link};
+use dataplane::Ns;
+use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
     Clock, Eal, EalOptions, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
 };
@@ -145,8 +147,9 @@ impl Side {
             send_depth: depth,
             placement: Placement::Keyed,
             path: PathSpec::default(),
+            congestion: None,
         };
-        self.nics[k].open(spec).map_err(|e| Error::Usage(e.to_string()))
+        self.nics[k].open(Ns::ZERO, spec).map_err(|e| Error::Usage(e.to_string()))
     }
 }
 
@@ -199,7 +202,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         transport: TransportParams { mss, ..TransportParams::default() },
         // The control thread probes what is assumed bad.
         spraying: SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() },
-        window_bytes: options.window,
+        congestion: CcConfig::Fixed { bytes: options.window },
         seed: options.seed,
         ..NicParams::default()
     };

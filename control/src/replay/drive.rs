@@ -142,7 +142,7 @@ fn nic(options: &Options, rules: &Rules, scan: &Scan, port: &Port) -> Result<(Ni
     let mut order: Vec<(&Flow, Qpn)> = scan.flows.iter().zip(qpns.iter().copied()).collect();
     order.sort_unstable_by_key(|(flow, _)| (flow.source, flow.destination, flow.dqp));
     for (flow, qpn) in order {
-        nic.open(spec(flow, qpn, &scratch)).map_err(|e| Error::Nic(e.to_string()))?;
+        nic.open(Ns::ZERO, spec(flow, qpn, &scratch)).map_err(|e| Error::Nic(e.to_string()))?;
     }
     Ok((nic, qpns))
 }
@@ -167,6 +167,7 @@ fn spec(flow: &Flow, qpn: Qpn, scratch: &Scratch) -> QpSpec {
         send_depth: 1,
         placement: Placement::Learned { dqp: flow.dqp, scratch: scratch.clone() },
         path: PathSpec::default(),
+        congestion: None,
     }
 }
 

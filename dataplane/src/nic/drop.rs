@@ -78,6 +78,8 @@ reasons! {
     NoBitmap = "no_bitmap", "out of order, with no bitmap to spare; answered by a NACK";
     /// The host's buffer is full; answered by a NACK.
     NoPacketBuffer = "no_packet_buffer", "the host's buffer is full; answered by a NACK";
+    /// The port's ingress pool is full.
+    IngressFull = "ingress_full", "the port's receive buffer is full";
     /// No room to keep an immediate that came early; answered by a NACK.
     NoResource = "no_resource", "an early immediate that could not be kept; answered by a NACK";
     /// The answer to a probe that nobody waits for.

@@ -4,6 +4,7 @@
 //! the addresses of layers 2 and 3 (MRC paper, section II-E). What asks for nothing but an answer is limited in rate.
 
 use super::rotations::{FullPorts, ReplyFrom, Way};
+use super::transmit::Accepting;
 use super::{DropReason, Nic, PortId, TxBurst};
 use crate::Ns;
 use crate::path::PortMask;
@@ -224,7 +225,8 @@ impl Nic {
         let Some(frame) = self.endpoints.frames.front().copied() else { return true };
         let (opcode, ext) = frame.content.compose(now);
         let len = frame.template.frame_len(ext.len(), 0);
-        let room = if full.has(frame.port) { None } else { out.slot(frame.port, len) };
+        let takes = !full.has(frame.port) && self.limits.has_control_room(len as u64);
+        let room = if takes { out.slot(frame.port, len) } else { None };
         let Some(room) = room else {
             full.add(frame.port);
             self.endpoints.frames.rotate_left(1);
@@ -241,7 +243,8 @@ impl Nic {
         if written.is_some_and(|at| frame.template.seal(room, at, 0)) {
             out.commit();
             self.stats.tx_endpoint.add(1);
-            self.count_frame(len, frame.port, super::transmit::Accepting::Reply);
+            let accepting = Accepting { len: len as u32, is_data: false, packet: None };
+            self.committed(now, frame.port, accepting, 0, full);
         }
         true
     }

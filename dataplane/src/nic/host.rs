@@ -20,6 +20,21 @@ pub struct HostBufferParams {
     pub max_penalty: u8,
     /// The sender may return to its window when the penalty ends (`restore_cwnd`).
     pub restore_cwnd: bool,
+    /// What becomes of a packet that finds no room.
+    pub when_full: WhenFull,
+}
+
+/// What becomes of a data packet that finds the receive buffer full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The buffer is the responder's: it refuses the packet (NO_PKT_BUFFER). Payload alone takes room.
+    Nack,
+    /// The buffer is the port's ingress pool: the packet is dropped and counted, before anybody looks at it. A frame takes room for all its
+    /// bytes, and so many more of the link to the host as `overhead` says (for requests, completions and headers of the link).
+    Drop {
+        /// Bytes for each packet. With 194 a full packet of 4,174 bytes takes 4,368 of the link.
+        overhead: u32,
+    },
 }
 
 impl Default for HostBufferParams {
@@ -31,6 +46,7 @@ impl Default for HostBufferParams {
             high_percent: 90,
             max_penalty: 127,
             restore_cwnd: true,
+            when_full: WhenFull::Nack,
         }
     }
 }
@@ -56,28 +72,54 @@ impl HostBufferParams {
 #[derive(Clone, Debug)]
 pub(super) struct HostBuffer {
     params: HostBufferParams,
-    ps_a_byte: u64,
     /// A `u64` of picoseconds ends after 213 days.
     empty_at_ps: u128,
 }
 
 impl HostBuffer {
     pub(super) fn new(params: HostBufferParams) -> HostBuffer {
-        HostBuffer { params, ps_a_byte: (8 * PS / params.drain_rate).max(1), empty_at_ps: 0 }
+        HostBuffer { params, empty_at_ps: 0 }
     }
 
     fn fill(&self, now: Ns) -> u64 {
         let ahead = self.empty_at_ps.saturating_sub(u128::from(now.0) * 1_000);
-        u64::try_from(ahead).unwrap_or(u64::MAX) / self.ps_a_byte
+        (ahead * u128::from(self.params.drain_rate) / (8 * u128::from(PS))) as u64
     }
 
-    /// Takes `len` bytes; false when there is no room.
-    pub(super) fn take(&mut self, now: Ns, len: u64) -> bool {
+    /// Takes the frame of a data packet on its arrival, where the buffer is the port's; false when there is no room.
+    pub(super) fn take_frame(&mut self, now: Ns, len: u64) -> bool {
+        match self.params.when_full {
+            WhenFull::Nack => true,
+            WhenFull::Drop { overhead } => {
+                let taken = self.take(now, len);
+                if taken {
+                    self.delay(now, overhead.into());
+                }
+                taken
+            }
+        }
+    }
+
+    /// Takes the payload of a packet that is to be placed, where the buffer is the responder's; false when there is no room.
+    pub(super) fn take_payload(&mut self, now: Ns, len: u64) -> bool {
+        match self.params.when_full {
+            WhenFull::Nack => self.take(now, len),
+            WhenFull::Drop { .. } => true,
+        }
+    }
+
+    fn take(&mut self, now: Ns, len: u64) -> bool {
         if self.fill(now) + len > self.params.capacity {
             return false;
         }
-        self.empty_at_ps = self.empty_at_ps.max(u128::from(now.0) * 1_000) + u128::from(len * self.ps_a_byte);
+        self.delay(now, len);
         true
+    }
+
+    /// The link to the host is busy with `len` bytes more.
+    pub(super) fn delay(&mut self, now: Ns, len: u64) {
+        let takes = u128::from(len) * 8 * u128::from(PS) / u128::from(self.params.drain_rate);
+        self.empty_at_ps = self.empty_at_ps.max(u128::from(now.0) * 1_000) + takes;
     }
 
     /// The penalty that SACKs carry now, and whether the window may return when it ends.
@@ -114,10 +156,25 @@ mod tests {
     }
 
     #[test]
+    fn fourteen_lanes_place_a_full_stream_of_400_gbps_and_thirteen_do_not() {
+        let dropped = |lanes: u64| {
+            let when_full = WhenFull::Drop { overhead: 194 };
+            let drain_rate = lanes * 31_520_000_000;
+            let params = HostBufferParams { drain_rate, when_full, ..HostBufferParams::default() };
+            let mut buffer = HostBuffer::new(params);
+            // A full packet each 83.48 ns, for 20 ms.
+            (0..240_000u64).filter(|i| !buffer.take_frame(Ns(i * 83_480 / 1_000), 4_174)).count()
+        };
+        assert_eq!(dropped(14), 0);
+        assert!(dropped(13) > 0);
+        assert!(dropped(8) > 80_000, "four in ten");
+    }
+
+    #[test]
     fn a_year_of_nanoseconds_is_no_overflow() {
         let mut buffer = HostBuffer::new(HostBufferParams::default());
         let now = Ns(365 * 24 * 3_600 * crate::time::SEC);
-        assert!(buffer.take(now, 4096) && buffer.take(now, 4096));
+        assert!(buffer.take_payload(now, 4096) && buffer.take_payload(now, 4096));
     }
 
     #[test]

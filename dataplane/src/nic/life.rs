@@ -3,7 +3,7 @@
 //! A QP number exists before the peer's address does, so the first steps belong to the host. From RTR on the QP belongs to the
 //! worker that owns the peer's address; each step says what the engine is to be told.
 
-use super::{Endpoint, PathSpec, Placement, PortId, QpSpec, QpState, Qpn};
+use super::{CcProfileRef, Endpoint, PathSpec, Placement, PortId, QpSpec, QpState, Qpn};
 use crate::memory::Domain;
 use crate::transport::{Advertised, Psn};
 
@@ -35,6 +35,8 @@ pub struct ToRtr {
     pub receive_psn: Psn,
     /// How its packets find their way.
     pub path: PathSpec,
+    /// Its CC profile.
+    pub congestion: Option<CcProfileRef>,
 }
 
 /// What RTS needs.
@@ -176,6 +178,7 @@ impl QpLife {
             write_imm_limit: init.write_imm_limit,
             placement: Placement::Keyed,
             path: with.path.clone(),
+            congestion: with.congestion,
         })
     }
 
@@ -223,6 +226,7 @@ mod tests {
             peer_qpn,
             receive_psn: Psn::new(7),
             path: PathSpec::default(),
+            congestion: None,
         }
     }
 

@@ -13,8 +13,10 @@ mod drop;
 mod endpoint;
 mod events;
 mod frame;
+mod group;
 mod host;
 mod life;
+mod limits;
 mod open;
 mod params;
 mod paths;
@@ -22,6 +24,7 @@ mod port_status;
 mod probe;
 mod qp;
 mod receive;
+mod reply;
 mod rotations;
 mod stats;
 #[cfg(test)]
@@ -36,15 +39,18 @@ pub use drop::DropReason;
 pub use endpoint::{ENDPOINT_QUEUE_MAX, EvProbeAnswer};
 pub use events::{EVENTS_MAX, EvEvent};
 pub use frame::{PortId, TxBurst};
-pub use host::HostBufferParams;
+pub use group::{GroupReport, GroupState};
+pub use host::{HostBufferParams, WhenFull};
 pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
+pub use limits::{FetchParams, PacingParams, RATE_MAX, SendLimits};
 pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST, TX_BURST_BYTES};
 pub use port_status::{PORT_EVENTS_MAX, PortEvent};
 pub use probe::{PROBES_MAX, ProbeAnswer};
-pub use qp::{Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
+pub use qp::{CcProfileRef, Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use stats::{Counter, Stats};
 
 use crate::Ns;
+use crate::congestion::Window;
 use crate::memory::{Key, Region, Table};
 use crate::path::{PortMask, Spraying};
 use crate::transport::{Fault, Loss, Observer, Wheel};
@@ -53,17 +59,20 @@ use core::net::IpAddr;
 use destination::Destination;
 use endpoint::Endpoints;
 use events::Events;
+use group::Group;
 use host::HostBuffer;
+use limits::Limits;
 use open::flush_receives;
 use port_status::PortEvents;
 use probe::Probes;
 use qp::{Qp, QpPath};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use reply::Reply;
 use rotations::Rotation;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use transmit::{Accepting, Reply};
+use transmit::Accepting;
 
 /// Timers of a QP in the wheel: its packets', the request for a missing completion, and the SACK that it owes.
 const TIMERS_PER_QP: u32 = 4;
@@ -116,7 +125,9 @@ pub struct Nic {
     free_destinations: Vec<usize>,
     rotations: Vec<Rotation>,
     free_rotations: Vec<usize>,
-    /// Destinations with a QP that could send, in the order of their turns.
+    groups: Vec<Group>,
+    free_groups: Vec<usize>,
+    /// Groups with a QP that could send, in the order of their turns.
     round: VecDeque<usize>,
     memory: Table,
     wheel: Wheel,
@@ -136,11 +147,14 @@ pub struct Nic {
     denied: BTreeSet<u32>,
     endpoints: Endpoints,
     host: Option<HostBuffer>,
+    limits: Limits,
     /// Packets that responders hold out of order, in all.
     out_of_order: u32,
     /// Immediates that responders keep for messages before theirs, in all.
     held_immediates: u32,
     rng: Xoshiro256PlusPlus,
+    /// The last turn of transmit.
+    turned_at: Ns,
     stats: Arc<Stats>,
 }
 
@@ -148,7 +162,8 @@ pub struct Nic {
 struct Outcome<'a> {
     now: Ns,
     qpn: Qpn,
-    destination: &'a mut Destination,
+    address: IpAddr,
+    window: &'a mut Window,
     spraying: Option<&'a mut Spraying>,
     completions: &'a mut VecDeque<CompletionEntry>,
     events: &'a mut Events,
@@ -158,7 +173,7 @@ struct Outcome<'a> {
 impl Observer for Outcome<'_> {
     #[inline]
     fn settled(&mut self, nominal: u32) {
-        self.destination.window.settled(nominal);
+        self.window.settled(nominal);
     }
 
     fn lost(&mut self, nominal: u32, cause: Loss) {
@@ -166,17 +181,17 @@ impl Observer for Outcome<'_> {
             Loss::Gap => self.stats.lost_by_gap.add(1),
             Loss::Timeout => self.stats.lost_by_timeout.add(1),
         }
-        self.destination.window.on_loss(self.now, nominal);
+        self.window.on_loss(self.now, nominal);
     }
 
     fn refused(&mut self, nominal: u32, trimmed: bool) {
         self.stats.refused.add(1);
-        self.destination.window.on_nack(self.now, nominal, trimmed);
+        self.window.on_nack(self.now, nominal, trimmed);
     }
 
     fn timed_out(&mut self, ev: u32) {
         if self.spraying.as_mut().is_some_and(|spraying| spraying.assume_bad(ev, self.now)) {
-            self.events.push(self.now, self.destination.address, ev, EvState::AssumedBad);
+            self.events.push(self.now, self.address, ev, EvState::AssumedBad);
         }
     }
 
@@ -216,6 +231,8 @@ impl Nic {
             free_destinations: Vec::new(),
             rotations: Vec::new(),
             free_rotations: Vec::new(),
+            groups: Vec::new(),
+            free_groups: Vec::new(),
             round: VecDeque::new(),
             memory: Table::default(),
             wheel: Wheel::new(),
@@ -230,9 +247,11 @@ impl Nic {
             denied: BTreeSet::new(),
             endpoints: Endpoints::default(),
             host: params.host_buffer.map(HostBuffer::new),
+            limits: Limits::new(&params.limits, ports.len()),
             out_of_order: 0,
             held_immediates: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(params.seed),
+            turned_at: Ns::ZERO,
             stats: Arc::new(Stats::default()),
             params,
         })
@@ -317,7 +336,8 @@ impl Nic {
         let outcome = Outcome {
             now,
             qpn: qp.qpn,
-            destination: &mut self.destinations[qp.destination],
+            address: qp.remote_ip,
+            window: &mut self.groups[qp.group].window,
             spraying: match qp.path {
                 QpPath::Sprayed(at) => Some(&mut self.rotations[at].spraying),
                 QpPath::Own(_) => None,
@@ -368,31 +388,21 @@ impl Nic {
         self.completions.pop_front()
     }
 
-    /// Queues a QP that can send, and its destination.
+    /// Queues a QP that can send, and its group.
     #[inline]
     fn wake(&mut self, slot: usize) {
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
-        let destination = &mut self.destinations[qp.destination];
+        let group = &mut self.groups[qp.group];
         if !qp.in_resend && qp.requester.wants_resend() {
             qp.in_resend = true;
-            destination.resend.push_back(slot as u32);
+            group.resend.push_back(slot as u32);
         }
         if !qp.in_fresh && qp.requester.wants_fresh() {
             qp.in_fresh = true;
-            destination.fresh.push_back(slot as u32);
+            group.fresh.push_back(slot as u32);
         }
-        let at = qp.destination;
+        let at = qp.group;
         self.join_round(at);
-    }
-
-    /// A destination with a QP that could send takes part in the round, once.
-    #[inline]
-    fn join_round(&mut self, at: usize) {
-        let destination = &mut self.destinations[at];
-        if !destination.in_round && destination.has_turn() {
-            destination.in_round = true;
-            self.round.push_back(at);
-        }
     }
 
     /// An acknowledgement came or a timer ran out: timers, and what there is to send, may be others now. The window may have opened, too.
@@ -438,7 +448,7 @@ impl Nic {
         flush_receives(qp, outcome.completions, outcome.stats);
         // What it holds out of order takes no more room from others.
         let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
-        let at = qp.destination;
+        let at = qp.group;
         self.out_of_order -= late;
         self.held_immediates -= held;
         for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
@@ -486,6 +496,18 @@ impl Nic {
     /// When [`Nic::on_time`] is to be called next, if nothing else happens.
     #[must_use]
     pub fn next_wake(&self) -> Option<Ns> {
-        self.wheel.next()
+        let limited = if self.has_to_send() { self.limits.next(self.turned_at) } else { None };
+        [self.wheel.next(), limited].into_iter().flatten().min()
+    }
+
+    /// Bytes of the data class that wait in the egress buffer, or are on their way into it.
+    #[must_use]
+    pub const fn egress_held(&self) -> u64 {
+        self.limits.data_held()
+    }
+
+    /// Is there anything for the port?
+    fn has_to_send(&self) -> bool {
+        !self.control.is_empty() || self.endpoints.waiting() > 0 || !self.round.is_empty()
     }
 }

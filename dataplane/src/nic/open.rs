@@ -8,7 +8,6 @@ use super::{
     TIMERS_PER_QP,
 };
 use crate::Ns;
-use crate::congestion::{Algorithm, FixedWindow, Window};
 use crate::transport::{Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
 use crate::wire::{
     Addressing, Encapsulation, LinkAddresses, Template, Timestamp, UsidPath, WriteHeaders, link_addresses,
@@ -48,7 +47,7 @@ impl Nic {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(&mut self, spec: QpSpec) -> Result<(), OpenError> {
+    pub fn open(&mut self, now: Ns, spec: QpSpec) -> Result<(), OpenError> {
         let slot = spec.qpn.slot();
         if self.qps.get(slot).is_some_and(Option::is_some) {
             return Err(OpenError::InUse(spec.qpn.get()));
@@ -87,6 +86,8 @@ impl Nic {
         if let QpPath::Sprayed(at) = path {
             self.rotations[at].qps += 1;
         }
+        let group = self.group(now, destination, slot as u32, spec.congestion.as_ref());
+        self.groups[group].qps += 1;
         let limit = self.params.transport.write_imm_limit.min(spec.write_imm_limit).max(1);
         let transport = TransportParams { write_imm_limit: limit, ..self.params.transport };
         let qp = Qp {
@@ -104,6 +105,7 @@ impl Nic {
             domain: spec.domain,
             placement: spec.placement,
             destination,
+            group,
             send_depth: spec.send_depth,
             write_imm_limit: limit,
             requester: requester(&transport, spec.send_psn, spec.peer, spec.send_depth),
@@ -188,9 +190,7 @@ impl Nic {
         if let Some(&at) = self.destination_of.get(&address) {
             return at;
         }
-        let full = self.params.transport.full();
-        let window = Window::new(Algorithm::Fixed(FixedWindow::new(self.params.window_bytes, full)));
-        let destination = Destination::new(address, window);
+        let destination = Destination::new(address);
         let at = match self.free_destinations.pop() {
             Some(at) => {
                 self.destinations[at] = destination;
@@ -222,11 +222,11 @@ impl Nic {
         let Some(mut qp) = self.qps.get_mut(slot).and_then(|entry| entry.take_if(|qp| qp.qpn == qpn)) else {
             return false;
         };
-        let destination = &mut self.destinations[qp.destination];
         qp.requester.flush(&mut Outcome {
             now,
             qpn,
-            destination,
+            address: qp.remote_ip,
+            window: &mut self.groups[qp.group].window,
             spraying: None,
             completions: &mut self.completions,
             events: &mut self.events,
@@ -241,22 +241,17 @@ impl Nic {
         for timer in 0..TIMERS_PER_QP {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
-        destination.resend.retain(|&s| s as usize != slot);
-        destination.fresh.retain(|&s| s as usize != slot);
         self.owing.retain(|&s| s as usize != slot);
         self.aliases.retain(|alias| alias.slot != slot);
-        destination.qps.retain(|&s| s as usize != slot);
-        let last = destination.qps.is_empty();
+        self.leave_group(qp.group, slot);
         if let QpPath::Sprayed(at) = qp.path {
             self.leave_rotation(at);
         }
         let destination = &mut self.destinations[qp.destination];
-        if last {
+        destination.qps.retain(|&s| s as usize != slot);
+        if destination.qps.is_empty() {
             self.destination_of.remove(&destination.address);
-            self.round.retain(|&at| at != qp.destination);
             self.free_destinations.push(qp.destination);
-        } else {
-            self.join_round(qp.destination);
         }
         true
     }

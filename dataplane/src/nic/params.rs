@@ -1,7 +1,9 @@
 //! What governs an engine.
 
 use super::host::HostBufferParams;
-use crate::congestion::DEFAULT_WINDOW;
+use super::limits::SendLimits;
+use crate::congestion::profile::CcConfig;
+use crate::congestion::{NsccError, NsccParams};
 use crate::path::{SprayingError, SprayingParams};
 use crate::transport::{OutOfRange, TransportParams};
 use crate::wire::{DscpMap, MacAddr, UDP_PORT};
@@ -38,8 +40,12 @@ pub struct NicParams {
     pub data_rate: u64,
     /// `ConfigBaseRTT` in ns.
     pub base_rtt_ns: u64,
-    /// Window of each destination in bytes.
-    pub window_bytes: u64,
+    /// How windows are found, for QPs without a CC profile.
+    pub congestion: CcConfig,
+    /// `QPGroupsEnabled`: the QPs to one destination share a window and a turn; otherwise each has its own.
+    pub qp_groups: bool,
+    /// Rates and buffers of the sending side.
+    pub limits: SendLimits,
     /// `TrimmingEnabled`: data is marked trimmable, and a trimmed packet is answered by a NACK.
     pub trimming: bool,
     /// `UseDistinctDSCPForRetransmit`.
@@ -71,7 +77,9 @@ impl Default for NicParams {
             spraying: SprayingParams::default(),
             data_rate: 400_000_000_000,
             base_rtt_ns: 6_000,
-            window_bytes: DEFAULT_WINDOW,
+            congestion: CcConfig::Nscc(NsccParams::default()),
+            qp_groups: true,
+            limits: SendLimits::default(),
             trimming: true,
             distinct_retransmit_dscp: true,
             ecn_skip: true,
@@ -96,6 +104,12 @@ pub enum ParamError {
     /// One of the entropy values.
     #[error(transparent)]
     Spraying(#[from] SprayingError),
+    /// Congestion control.
+    #[error(transparent)]
+    Congestion(#[from] NsccError),
+    /// Rates and buffers of the sending side.
+    #[error("limits of the sending side: {0}")]
+    Limits(&'static str),
     /// The host buffer.
     #[error("the host buffer: {0}")]
     HostBuffer(&'static str),
@@ -121,6 +135,10 @@ impl NicParams {
     pub fn validate(&self) -> Result<(), ParamError> {
         self.transport.validate()?;
         self.spraying.validate()?;
+        self.congestion.validate(self.trimming)?;
+        if let Some(fault) = self.limits.fault(self.transport.full().into()) {
+            return Err(ParamError::Limits(fault));
+        }
         if let Some(fault) = self.host_buffer.as_ref().and_then(HostBufferParams::fault) {
             return Err(ParamError::HostBuffer(fault));
         }

@@ -107,7 +107,7 @@ impl Nic {
         if changed {
             let state = if denied { EvState::Denied } else { EvState::Good };
             self.events.push(now, self.destinations[at].address, ev, state);
-            self.join_round(at);
+            self.wake_groups(at);
         }
         changed
     }
@@ -133,12 +133,6 @@ impl Nic {
     /// The entropy values of the active set towards `remote`, and how many packets took each.
     pub fn ev_use(&self, remote: IpAddr) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.rotations_to(remote).flat_map(|rotation| rotation.spraying.use_counts())
-    }
-
-    /// Bytes in flight towards `remote`.
-    #[must_use]
-    pub fn inflight(&self, remote: IpAddr) -> u64 {
-        self.destination_of.get(&remote).map_or(0, |&at| self.destinations[at].window.inflight())
     }
 
     /// The last valid round-trip time to `remote` in ns.

@@ -155,6 +155,6 @@ impl Nic {
         for &rotation in &self.destinations[at].rotations {
             self.rotations[rotation].spraying.set_ports_out(out);
         }
-        self.join_round(at);
+        self.wake_groups(at);
     }
 }

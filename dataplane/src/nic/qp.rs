@@ -2,6 +2,7 @@
 
 use super::{PortId, QPS_MAX};
 use crate::Ns;
+use crate::congestion::profile::CcConfig;
 use crate::memory::{Domain, Scratch};
 use crate::path::profile::EvPool;
 use crate::transport::{Advertised, Psn, Requester, Responder};
@@ -118,6 +119,15 @@ pub struct PathSpec {
     pub encapsulation: Option<Encapsulation>,
 }
 
+/// The CC profile of a QP, as it was when the QP was bound to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CcProfileRef {
+    /// Its number.
+    pub id: u64,
+    /// What it says.
+    pub config: CcConfig,
+}
+
 /// What a QP needs to know to be ready.
 #[derive(Clone, Debug)]
 pub struct QpSpec {
@@ -153,6 +163,8 @@ pub struct QpSpec {
     pub placement: Placement,
     /// How its packets find their way.
     pub path: PathSpec,
+    /// Its CC profile; without one the NIC's parameters say how its window is found.
+    pub congestion: Option<CcProfileRef>,
 }
 
 /// Why a QP cannot be opened.
@@ -269,6 +281,7 @@ pub(super) struct Qp {
     pub(super) domain: Domain,
     pub(super) placement: Placement,
     pub(super) destination: usize,
+    pub(super) group: usize,
     pub(super) send_depth: usize,
     pub(super) write_imm_limit: u32,
     pub(super) requester: Requester,
@@ -278,9 +291,9 @@ pub(super) struct Qp {
     pub(super) rcvd_bytes_seen: u32,
     /// A transport ACK waits in the control queue.
     pub(super) ack_queued: bool,
-    /// In the destination's list of QPs with something to send again.
+    /// In the group's list of QPs with something to send again.
     pub(super) in_resend: bool,
-    /// In the destination's list of QPs with something new to send.
+    /// In the group's list of QPs with something new to send.
     pub(super) in_fresh: bool,
     /// In the engine's list of QPs that owe a SACK.
     pub(super) in_owing: bool,

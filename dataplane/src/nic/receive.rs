@@ -1,7 +1,7 @@
 //! Frames in.
 
 use super::qp::{LastArrival, QpPath};
-use super::transmit::{Answer, Reply, timestamp};
+use super::reply::{Answer, Reply, timestamp};
 use super::{
     CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
 };
@@ -41,6 +41,12 @@ impl Nic {
         let packet = parse(frame.head(), frame.len(), &self.rules)?;
         if packet.trim != Trim::Whole {
             return self.take_trimmed(now, &packet);
+        }
+        if packet.bth.opcode.is_data()
+            && let Some(host) = &mut self.host
+            && !host.take_frame(now, frame.len() as u64)
+        {
+            return Err(DropReason::IngressFull);
         }
         if !icrc_holds(frame, &packet) {
             return Err(DropReason::Wire(Refusal::BadIcrc));
@@ -161,7 +167,7 @@ impl Nic {
                         self.refuse_message(now, slot, packet, Syndrome::RemoteAccess);
                         return Err(DropReason::RemoteAccess);
                     };
-                    if !self.host.as_mut().is_none_or(|host| host.take(now, len as u64)) {
+                    if !self.host.as_mut().is_none_or(|host| host.take_payload(now, len as u64)) {
                         self.refuse(now, slot, packet, NackReason::NoPacketBuffer);
                         return Err(DropReason::NoPacketBuffer);
                     }
@@ -292,7 +298,7 @@ impl Nic {
         }
         let dynamic_mpr = self.params.transport.dynamic_mpr;
         let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return Err(DropReason::UnknownQp) };
-        let inflight = outcome.destination.window.inflight();
+        let inflight = outcome.window.inflight();
         let report = qp.requester.on_sack(now, sack, packet.bth.rtx, &mut outcome);
         if report.beyond_sent {
             return Err(DropReason::AcknowledgesUnsent);
@@ -305,7 +311,7 @@ impl Nic {
             qp.requester.set_window(u32::from(sack.mpr) * MPR_UNIT);
         }
         let new_bytes = newly_received(&mut qp.rcvd_bytes_seen, sack.cc.rcvd_bytes);
-        let (at, remote, path) = (qp.destination, qp.remote_ip, qp.path);
+        let (at, group, remote, path) = (qp.destination, qp.group, qp.remote_ip, qp.path);
         let rtt = report.rtt.or(probe.and_then(|id| self.take_probe_answer(now, slot, sack, id)));
         let signal = SackSignal {
             new_bytes,
@@ -316,7 +322,7 @@ impl Nic {
         };
         let destination = &mut self.destinations[at];
         destination.last_rtt = rtt.or(destination.last_rtt);
-        destination.window.on_sack(now, &signal, inflight);
+        self.groups[group].window.on_sack(now, &signal, inflight);
         if let QpPath::Sprayed(rotation) = path {
             self.take_skip(now, remote, rotation, sack);
         }

@@ -92,6 +92,8 @@ counters! {
     tx_endpoint,
     /// Probes sent.
     tx_probes,
+    /// Probes that found no room in the egress buffer, and were not sent.
+    probes_unsent,
     /// Probes received.
     rx_probes,
     /// Answers to probes received.

@@ -18,7 +18,7 @@ fn nic(params: NicParams, count: usize) -> (Nic, Vec<Qpn>) {
     let mut numbers = QpNumbers::default();
     let qpns: Vec<Qpn> = (0..count).map(|_| numbers.allocate().unwrap()).collect();
     for &qpn in &qpns {
-        nic.open(QpSpec {
+        let spec = QpSpec {
             qpn,
             state: QpState::Rts,
             port: PortId(0),
@@ -35,8 +35,9 @@ fn nic(params: NicParams, count: usize) -> (Nic, Vec<Qpn>) {
             write_imm_limit: 64,
             placement: Placement::Keyed,
             path: PathSpec::default(),
-        })
-        .unwrap();
+            congestion: None,
+        };
+        nic.open(Ns::ZERO, spec).unwrap();
     }
     (nic, qpns)
 }

@@ -1,0 +1,212 @@
+//! What answers a packet, or asks: SACKs, NACKs, cumulative ACKs and probes, which wait in one queue and use no window.
+
+use super::rotations::{FullPorts, ReplyFrom, Way};
+use super::transmit::{Accepting, ECT0};
+use super::{CONTROL_QUEUE_MAX, Nic, Qp, QpState, Qpn, Stats, TxBurst};
+use crate::Ns;
+use crate::path::NoPath;
+use crate::time::WIRE_TICK;
+use crate::transport::{Psn, SackOrigin};
+use crate::wire::{Aeth, Bth, Ext, Marks, Nack, NackReason, Opcode, Packet, Probe, Sack, Skip, Syndrome, Timestamp};
+
+/// Congestion control type of a NACK.
+const NACK_CC_TYPE: u8 = 2;
+
+/// What answers a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Sack {
+        origin: SackOrigin,
+        skip: Skip,
+    },
+    Nack {
+        psn: Psn,
+        reason: NackReason,
+    },
+    Ack,
+    Nak(Syndrome),
+    /// No answer but a question: a probe waits with the replies, since it uses no window.
+    Probe {
+        id: u16,
+    },
+}
+
+impl Answer {
+    /// Length of its extension headers in bytes.
+    const fn ext_len(&self) -> usize {
+        match self {
+            Answer::Sack { .. } => Sack::LEN,
+            Answer::Nack { .. } => Nack::LEN,
+            Answer::Probe { .. } => Probe::LEN,
+            Answer::Ack | Answer::Nak(_) => Aeth::LEN,
+        }
+    }
+}
+
+/// The timestamp of a data packet, to be reflected.
+#[inline]
+pub(super) fn timestamp(packet: &Packet) -> Option<Timestamp> {
+    match &packet.ext {
+        Ext::Write(headers) => headers.timestamp,
+        _ => None,
+    }
+}
+
+/// An answer that waits for the port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) qpn: Qpn,
+    /// EV of the packet that drew it.
+    pub(super) ev: u32,
+    /// When that packet came.
+    pub(super) arrived: Ns,
+    /// Its timestamp.
+    pub(super) reflected: Option<Timestamp>,
+    /// It was a retransmission.
+    pub(super) rtx: bool,
+    pub(super) answer: Answer,
+}
+
+impl Reply {
+    #[inline]
+    pub(super) fn to(qp: &Qp, packet: &Packet, now: Ns, answer: Answer) -> Reply {
+        let reflected = timestamp(packet);
+        Reply { qpn: qp.qpn, ev: packet.ev(), arrived: now, reflected, rtx: packet.bth.rtx, answer }
+    }
+
+    /// The timestamp to send back: the reflected one plus the service time, or the service time alone in units of 128 ns. Where service
+    /// time is not reported it counts as none.
+    #[inline]
+    fn timestamp(&self, now: Ns, service_time: bool) -> u16 {
+        let service = if service_time { now.since(self.arrived) } else { 0 };
+        match self.reflected {
+            Some(Timestamp { ticks, tsr: true, .. }) => ticks.wrapping_add((service / (8 * WIRE_TICK)) as u16),
+            Some(Timestamp { ticks, tsr: false, .. }) => ticks.wrapping_add((service / WIRE_TICK) as u16),
+            None => (service / WIRE_TICK).min(u64::from(u16::MAX)) as u16,
+        }
+    }
+}
+
+impl Nic {
+    /// Sends a reliability probe of `ev` on a QP: it uses no PSN, and its answer ([`Nic::poll_probe`]) tells that the path is alive, and its
+    /// round-trip time. Returns the probe's number, or `None` when the QP has ended or the control queue is full.
+    pub fn probe(&mut self, now: Ns, qpn: Qpn, ev: u32) -> Option<u16> {
+        self.qp(qpn).filter(|qp| qp.state != QpState::Error)?;
+        if self.control.len() >= CONTROL_QUEUE_MAX {
+            return None;
+        }
+        let id = self.probes.ask(now, qpn, ev);
+        let answer = Answer::Probe { id };
+        self.control.push_back(Reply { qpn, ev, arrived: now, reflected: None, rtx: false, answer });
+        Some(id)
+    }
+
+    /// Writes a reply; false when the port or its buffer takes no more. A reply of a QP that is gone counts as written.
+    #[inline]
+    pub(super) fn write_reply<T: TxBurst>(
+        &mut self,
+        now: Ns,
+        reply: &Reply,
+        out: &mut T,
+        full: &mut FullPorts,
+    ) -> bool {
+        let slot = reply.qpn.slot();
+        let entry = self.qps.get(slot).and_then(|entry| entry.as_deref());
+        let Some(qp) = entry.filter(|qp| qp.qpn == reply.qpn) else { return true };
+        let (from, len) = (ReplyFrom::qp(qp), qp.template.frame_len(reply.answer.ext_len(), 0));
+        let is_data = matches!(reply.answer, Answer::Probe { .. });
+        if is_data && !self.limits.has_data_room(len as u64) {
+            self.stats.probes_unsent.add(1);
+            return true;
+        }
+        if !is_data && !self.limits.has_control_room(len as u64) {
+            return false;
+        }
+        let Ok(way) = self.way_of_reply(now, &from, reply, *full) else { return false };
+        // The slot comes first: a SACK that finds no room must not count as sent.
+        let Some(frame) = out.slot(way.port, len) else {
+            full.add(way.port);
+            return false;
+        };
+        self.take_way(from.path, &way);
+        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return true };
+        let ev = way.ev;
+        let (opcode, psn, mut ext) = compose(qp, reply, now, self.params.transport.service_time, &self.stats);
+        if let (Ext::Sack(sack), Some(host)) = (&mut ext, &self.host) {
+            (sack.cc.rcv_cwnd_pen, sack.cc.restore_cwnd) = host.penalty(now);
+        }
+        let bth = Bth { rtx: reply.rtx, ..Bth::new(opcode, qp.peer_qpn, psn.get()) };
+        // A probe tests the path of data, so it travels in its class.
+        let marks = match reply.answer {
+            Answer::Probe { .. } => Marks { ev, dscp: self.params.data_dscp(false), ecn: ECT0 },
+            _ => Marks { ev, dscp: self.params.dscp.control, ecn: 0 },
+        };
+        let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
+        qp.address(frame, &way, marks);
+        if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
+            return true;
+        }
+        out.commit();
+        self.committed(now, way.port, Accepting { len: len as u32, is_data, packet: None }, 0, full);
+        true
+    }
+
+    /// A cumulative ACK takes a path of this NIC's own choice, while the controller leaves it one; a SACK or NACK carries back the value
+    /// that it answers; a probe goes where the data goes that it stands for.
+    #[inline]
+    fn way_of_reply(&mut self, now: Ns, from: &ReplyFrom, reply: &Reply, full: FullPorts) -> Result<Way, NoPath> {
+        match reply.answer {
+            Answer::Ack | Answer::Nak(_) => match self.way(now, from.path, from.port, from.destination, full) {
+                Err(NoPath::Denied) => self.reply_way(from, reply.ev, full),
+                way => way,
+            },
+            Answer::Probe { .. } => self.probe_way(from, reply.ev, full),
+            Answer::Sack { .. } | Answer::Nack { .. } => self.reply_way(from, reply.ev, full),
+        }
+    }
+}
+
+/// Makes the packet that a reply is: opcode, PSN and extension headers.
+#[inline]
+fn compose(qp: &mut Qp, reply: &Reply, now: Ns, service_time: bool, stats: &Stats) -> (Opcode, Psn, Ext) {
+    let (spdcid, dpdcid) = (qp.wire_qpn as u16, qp.peer_qpn as u16);
+    let cack = qp.responder.cack();
+    match reply.answer {
+        Answer::Sack { origin, skip } => {
+            stats.tx_sacks.add(1);
+            let mut sack = qp.responder.sack(origin, skip);
+            (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
+            sack.cc.tx_timestamp = reply.timestamp(now, service_time);
+            (Opcode::Sack, cack, Ext::Sack(sack))
+        }
+        Answer::Nack { psn, reason } => {
+            stats.tx_nacks.add(1);
+            let nack = Nack {
+                reason: reason as u8,
+                vendor_info: 0,
+                entropy: reply.ev,
+                spdcid,
+                dpdcid,
+                nack_psn: psn.get(),
+                cc_type: NACK_CC_TYPE,
+                cc_flags: 0,
+                tx_timestamp: reply.timestamp(now, service_time),
+            };
+            (Opcode::Nack, psn, Ext::Nack(nack))
+        }
+        Answer::Ack => {
+            stats.tx_acks.add(1);
+            qp.ack_queued = false;
+            (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: Syndrome::Ack as u8, msn: qp.responder.msn() }))
+        }
+        Answer::Probe { id } => {
+            stats.tx_probes.add(1);
+            let probe = Probe { vendor_info: 0, id, spdcid, dpdcid, timestamp: Timestamp::of(now) };
+            (Opcode::Probe, Psn::default(), Ext::Probe(probe))
+        }
+        Answer::Nak(syndrome) => {
+            stats.tx_acks.add(1);
+            (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: syndrome as u8, msn: qp.responder.msn() }))
+        }
+    }
+}
