@@ -40,6 +40,11 @@ pub trait Congestion {
     /// Bytes that may be in flight: never less than one full packet; [`u64::MAX`] where nothing limits them.
     fn window(&self) -> u64;
 
+    /// The window as it is computed, whether it limits or not: a packet that finds it full asks for an ACK.
+    fn computed(&self) -> u64 {
+        self.window()
+    }
+
     /// A SACK came. `before` it so many bytes were in flight, and `inflight` are left.
     fn on_sack(&mut self, now: Ns, signal: &SackSignal, before: u64, inflight: u64);
 
@@ -91,6 +96,11 @@ impl Congestion for Algorithm {
     }
 
     #[inline]
+    fn computed(&self) -> u64 {
+        each!(self, algorithm => algorithm.computed())
+    }
+
+    #[inline]
     fn on_sack(&mut self, now: Ns, signal: &SackSignal, before: u64, inflight: u64) {
         each!(self, algorithm => algorithm.on_sack(now, signal, before, inflight));
     }
@@ -126,6 +136,13 @@ impl Window {
     #[must_use]
     pub fn can_send(&self, full: u32) -> bool {
         self.inflight + u64::from(full) <= self.algorithm.window()
+    }
+
+    /// Does the computed window leave no room for `bytes` more?
+    #[inline]
+    #[must_use]
+    pub fn is_full_after(&self, bytes: u32) -> bool {
+        self.inflight + u64::from(bytes) > self.algorithm.computed()
     }
 
     /// Bytes in flight.

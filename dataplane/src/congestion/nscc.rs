@@ -332,6 +332,11 @@ impl Congestion for Nscc {
     }
 
     #[inline]
+    fn computed(&self) -> u64 {
+        self.cwnd
+    }
+
+    #[inline]
     fn on_sack(&mut self, now: Ns, signal: &SackSignal, before: u64, inflight: u64) {
         self.rule = self.sack(now, signal, before, inflight);
     }

@@ -188,7 +188,7 @@ impl Nic {
                 Some(mut packet) => {
                     // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
                     packet.ack_request |=
-                        !self.groups[at].window.can_send(self.params.transport.nominal(packet.len) + full);
+                        self.groups[at].window.is_full_after(self.params.transport.nominal(packet.len) + full);
                     return self.send(now, slot as usize, &packet, out, full_ports);
                 }
                 None => {
