@@ -1,7 +1,7 @@
 //! What cannot be seen from outside.
 
 use super::*;
-use crate::memory::Domain;
+use crate::memory::{Access, Buffer, Domain, Keys};
 use crate::transport::Advertised;
 use crate::transport::Psn;
 use crate::wire::{Addressing, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Template, WriteHeaders};
@@ -93,4 +93,39 @@ fn a_worker_that_is_never_idle_keeps_no_list_of_sacks_long_paid() {
         assert!(nic.owing.len() <= qpns.len(), "{} entries for {} QPs", nic.owing.len(), qpns.len());
     }
     assert_eq!(nic.stats().tx_sacks.get(), 99 * 8, "each is paid after a quarter of InitialAckTimeout");
+}
+
+#[test]
+fn a_full_egress_buffer_stops_the_fetch_and_drops_nothing_but_a_probe_that_finds_no_room() {
+    let limits = SendLimits { egress_buffer: Some(256_000), ..SendLimits::default() };
+    let (mut nic, qpns) = nic(NicParams { limits, ..NicParams::default() }, 1);
+    let memory = Buffer::new(1 << 20);
+    let key = Keys::default().allocate().unwrap();
+    nic.register(key, Region { domain: Domain(1), access: Access::default(), iova: 0, memory });
+    let request = WriteRequest {
+        wr_id: 1,
+        local_key: key,
+        local_va: 0,
+        remote_key: key,
+        remote_va: 0,
+        len: 1 << 20,
+        immediate: None,
+        signaled: true,
+    };
+    nic.post_write(qpns[0], &request).unwrap();
+    let mut sink = Sink(Vec::new());
+    let mut burst = |nic: &mut Nic, now: u64| {
+        core::iter::from_fn(|| Some(nic.transmit(Ns(now), &mut sink)).filter(|&n| n > 0)).sum::<usize>()
+    };
+    assert_eq!(burst(&mut nic, 0), 55);
+    assert_eq!(nic.egress_held(), 55 * 4_174);
+    // 830 bytes are left: eleven probes of 74.
+    for _ in 0..12 {
+        nic.probe(Ns(1), qpns[0], 300).unwrap();
+    }
+    burst(&mut nic, 1);
+    assert_eq!((nic.stats().probes_unsent.get(), nic.stats().tx_probes.get()), (1, 11));
+    nic.sent(Ns(2), PortId(0), 10);
+    assert_eq!(burst(&mut nic, 2), 10);
+    assert_eq!(nic.stats().tx_data.get(), 65);
 }
