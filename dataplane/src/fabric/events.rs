@@ -18,8 +18,8 @@ const LONGEST: u32 = 40;
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
-    /// A frame has reached the end of a link.
-    Arrive { link: u32, frame: u32 },
+    /// A frame has reached the end of its link.
+    Arrive(u32),
     /// A link has sent what it had, and more waits.
     Serve(u32),
     /// A fault of the schedule.

@@ -20,6 +20,7 @@ const UDP_LEN: usize = 8;
 /// What stays of the extension headers of a trimmed packet: METH and RETH, and the TSETH where there is one.
 const METH_RETH_LEN: usize = 4 + 16;
 const TSETH_LEN: usize = crate::wire::TSETH_LEN as usize;
+const NOBODY: u32 = u32::MAX;
 /// Bytes of Ethernet before preamble and FCS to which a frame is padded on the wire (IEEE 802.3).
 const SHORTEST: u32 = 60;
 /// Bytes that a frame takes on the wire beside its own: preamble and SFD 8, FCS 4, gap 12 (IEEE 802.3).
@@ -32,28 +33,33 @@ pub(super) enum Class {
     Control,
 }
 
+/// What the outermost IP header is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    V4,
+    V6,
+    /// IPv6 with a destination in the locator block.
+    Path,
+}
+
 /// What the fabric knows of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
-    /// Outer destination, when it is in the locator block.
-    pub(super) usids: Option<Ipv6Addr>,
-    /// Hash over what flows are told by.
-    pub(super) key: u64,
-    /// The NIC that it is for.
-    pub(super) to: Option<u32>,
-    /// The entropy value that it carries.
-    pub(super) ev: u32,
+    /// What the ways up are chosen by: a hash over what flows are told by, or the entropy value.
+    pub(super) choice: u64,
+    /// The NIC that it is for, or `NOBODY`.
+    to: u32,
     /// Bytes without FCS.
     pub(super) len: u32,
+    /// Where the frame ends when it is trimmed.
+    cut: u16,
+    /// First byte of the outermost IP header.
+    ip_at: u8,
     pub(super) class: Class,
     /// ECN-capable, and not marked.
     pub(super) capable: bool,
     trimmable: bool,
-    v6: bool,
-    /// First byte of the outermost IP header.
-    ip_at: u8,
-    /// Where the frame ends when it is trimmed.
-    cut: u16,
+    form: Form,
     /// Why the first switch will drop it.
     pub(super) refusal: Option<FabricDrop>,
 }
@@ -61,19 +67,23 @@ pub(super) struct Label {
 impl Label {
     const fn new(len: u32) -> Label {
         Label {
-            usids: None,
-            key: 0,
-            to: None,
-            ev: 0,
+            choice: 0,
+            to: NOBODY,
             len,
+            cut: 0,
+            ip_at: 0,
             class: Class::Data,
             capable: false,
             trimmable: false,
-            v6: false,
-            ip_at: 0,
-            cut: 0,
+            form: Form::V4,
             refusal: None,
         }
+    }
+
+    /// The NIC that it is for.
+    #[inline]
+    pub(super) fn to(&self) -> Option<u32> {
+        (self.to != NOBODY).then_some(self.to)
     }
 
     /// Bytes that it takes in a queue.
@@ -99,6 +109,13 @@ impl Label {
         Some(self.len as usize)
     }
 
+    /// The outer destination, when it is a path.
+    #[inline]
+    pub(super) fn usids(&self, bytes: &[u8]) -> Option<Ipv6Addr> {
+        let read = || array::<16>(bytes, usize::from(self.ip_at) + 24).ok().map(|&b| Ipv6Addr::from(b));
+        (self.form == Form::Path).then(read).flatten()
+    }
+
     /// Writes what is left of the uSIDs.
     pub(super) fn write_usids(&self, bytes: &mut [u8], usids: Ipv6Addr) {
         let at = usize::from(self.ip_at) + 24;
@@ -111,7 +128,7 @@ impl Label {
     fn change_class(&self, bytes: &mut [u8], keep: u8, set: u8) {
         let at = usize::from(self.ip_at);
         let Some(ip) = bytes.get_mut(at..at + 20) else { return };
-        if self.v6 {
+        if self.form != Form::V4 {
             let class = (ip[0] << 4 | ip[1] >> 4) & keep | set;
             ip[0] = ip[0] & 0xF0 | class >> 4;
             ip[1] = ip[1] & 0x0F | class << 4;
@@ -136,6 +153,8 @@ pub(super) struct Reader {
     nics: u32,
     /// Locator block of SRv6.
     locator: Option<u32>,
+    /// Switches look for the entropy value.
+    structured: bool,
     flow_label: bool,
 }
 
@@ -146,7 +165,8 @@ impl Reader {
             Forwarding::StructuredEv { .. } => (None, false),
             Forwarding::Srv6 { locator, others } => (Some(*locator), others.flow_label),
         };
-        Reader { dscp: plan.dscp, addresses: plan.addresses, nics, locator, flow_label }
+        let structured = matches!(plan.forwarding, Forwarding::StructuredEv { .. });
+        Reader { dscp: plan.dscp, addresses: plan.addresses, nics, locator, structured, flow_label }
     }
 
     /// Reads a frame of `len` bytes that begins with `head`.
@@ -172,24 +192,24 @@ impl Reader {
         if b[0] >> 4 != 4 || header < 20 {
             return Err(FabricDrop::Malformed);
         }
-        let &[s0, s1, s2, s3, d0, d1, d2, d3] = array(b, 12)?;
-        label.to = self.nic(Ipv4Addr::new(d0, d1, d2, d3).into());
-        label.key = mix(b[9].into(), u64::from_be_bytes([s0, s1, s2, s3, d0, d1, d2, d3]));
+        let addresses: &[u8; 8] = array(b, 12)?;
+        label.to = self.nic(Ipv4Addr::new(b[16], b[17], b[18], b[19]).into());
+        let key = mix(b[9].into(), u64::from_be_bytes(*addresses));
         // A fragment has no ports, or is told from its first by them.
         let whole = u16::from_be_bytes([b[6], b[7]]) & 0x3FFF == 0;
         let protocol = if whole { b[9] } else { 0 };
-        self.fill_transport(label, head, at + header, protocol);
+        self.fill_transport(label, head, at + header, protocol, key, 0);
         self.fill_class(label, b[1], protocol);
         Ok(())
     }
 
     fn fill_ipv6(&self, label: &mut Label, head: &[u8], at: usize) -> Result<(), FabricDrop> {
         let b = ipv6(head, at)?;
-        label.v6 = true;
+        label.form = Form::V6;
         let class = b[0] << 4 | b[1] >> 4;
         let destination = destination(b);
         if self.locator.is_some_and(|locator| (destination.to_bits() >> 96) as u32 == locator) {
-            label.usids = Some(destination);
+            label.form = Form::Path;
             let inner_at = inner_at(head, at + 40, b[6])?;
             let inner = ipv6(head, inner_at)?;
             label.to = self.nic(self::destination(inner).into());
@@ -198,28 +218,26 @@ impl Reader {
             return Ok(());
         }
         label.to = self.nic(destination.into());
-        for word in b[8..].chunks_exact(8) {
-            label.key = mix(label.key, u64::from_be_bytes(*array(word, 0)?));
-        }
         let flow_label = u32::from_be_bytes([0, b[1] & 0x0F, b[2], b[3]]);
-        if self.flow_label {
-            label.key = mix(label.key, flow_label.into());
+        let mut key = mix(b[6].into(), if self.flow_label { flow_label.into() } else { 0 });
+        for word in b[8..].chunks_exact(8) {
+            key = mix(key, u64::from_be_bytes(*array(word, 0)?));
         }
-        label.key = mix(label.key, b[6].into());
-        label.ev = flow_label << 16;
-        self.fill_transport(label, head, at + 40, b[6]);
+        self.fill_transport(label, head, at + 40, b[6], key, flow_label);
         self.fill_class(label, class, b[6]);
         Ok(())
     }
 
-    /// Ports and where to cut.
-    fn fill_transport(&self, label: &mut Label, head: &[u8], at: usize, protocol: u8) {
-        if protocol == PROTOCOL_UDP || protocol == PROTOCOL_TCP {
-            let ports = array::<4>(head, at).copied().unwrap_or_default();
-            label.key = mix(label.key, u32::from_be_bytes(ports).into());
-            label.ev |= u32::from(u16::from_be_bytes([ports[0], ports[1]]));
-            label.cut = cut(head, at);
-        }
+    /// Ports, and where to cut.
+    fn fill_transport(&self, label: &mut Label, head: &[u8], at: usize, protocol: u8, key: u64, flow_label: u32) {
+        let has_ports = protocol == PROTOCOL_UDP || protocol == PROTOCOL_TCP;
+        let ports = array::<4>(head, at).copied().ok().filter(|_| has_ports).unwrap_or_default();
+        label.cut = cut(head, at);
+        label.choice = if self.structured {
+            (flow_label << 16 | u32::from(u16::from_be_bytes([ports[0], ports[1]]))).into()
+        } else {
+            mix(key, u32::from_be_bytes(ports).into())
+        };
     }
 
     fn fill_class(&self, label: &mut Label, class: u8, protocol: u8) {
@@ -232,8 +250,8 @@ impl Reader {
         label.capable = ecn == 1 || ecn == 2;
     }
 
-    fn nic(&self, address: IpAddr) -> Option<u32> {
-        self.addresses.nic(address).map(|nic| nic.0).filter(|&nic| nic < self.nics)
+    fn nic(&self, address: IpAddr) -> u32 {
+        self.addresses.nic(address).map(|nic| nic.0).filter(|&nic| nic < self.nics).unwrap_or(NOBODY)
     }
 }
 

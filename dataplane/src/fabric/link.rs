@@ -1,6 +1,7 @@
 //! One direction of a link, with the queue before it.
 
 use super::label::{Class, Label, OVERHEAD};
+use super::stats::{Fate, LinkStats};
 use super::store::{Fifo, Store};
 use super::{NicId, Stage};
 
@@ -20,6 +21,8 @@ pub(super) enum End {
 pub(super) const BROKEN: u8 = 1;
 pub(super) const REBOOTING: u8 = 2;
 
+/// Two lines of the cache.
+#[repr(align(64))]
 pub(super) struct Link {
     pub(super) to: End,
     pub(super) stage: Stage,
@@ -39,9 +42,16 @@ pub(super) struct Link {
     pub(super) loss: f64,
     data: Fifo,
     control: Fifo,
-    /// Which time it went down: a frame that was sent before is lost.
+    /// How often it went down: a frame that was sent before is lost.
     pub(super) cuts: u32,
+    frames: u64,
+    bytes: u64,
+    busy_ps: u64,
+    max_data_bytes: u32,
+    max_control_bytes: u32,
 }
+
+const _: () = assert!(size_of::<Link>() == 128);
 
 impl Link {
     pub(super) fn new(to: End, stage: Stage, rate: u64, loss: f64) -> Link {
@@ -59,6 +69,11 @@ impl Link {
             data: Fifo::default(),
             control: Fifo::default(),
             cuts: 0,
+            frames: 0,
+            bytes: 0,
+            busy_ps: 0,
+            max_data_bytes: 0,
+            max_control_bytes: 0,
         }
     }
 
@@ -90,26 +105,43 @@ impl Link {
         (self.rate, self.rest) = (rate, 0);
     }
 
-    /// Takes the link from `now` for a frame, and returns for how many ps.
+    /// What it has done, and what befell its frames.
+    pub(super) const fn stats(&self, fate: &Fate) -> LinkStats {
+        LinkStats {
+            frames: self.frames,
+            bytes: self.bytes,
+            busy_ps: self.busy_ps,
+            max_data_bytes: self.max_data_bytes,
+            max_control_bytes: self.max_control_bytes,
+            marked: fate.marked,
+            trimmed: fate.trimmed,
+            dropped: fate.dropped,
+        }
+    }
+
+    /// Takes the link from `now` for a frame.
     #[inline]
-    pub(super) fn occupy(&mut self, now: u64, label: &Label) -> u64 {
+    pub(super) fn occupy(&mut self, now: u64, label: &Label) {
         let bits = u64::from(label.size() + OVERHEAD) * 8;
         // A frame has less than 2^21 bytes: no overflow.
         let total = bits * PS_PER_SEC + self.rest;
         self.rest = total % self.rate;
         let ps = total / self.rate;
         self.free_at = now.saturating_add(ps);
-        ps
+        self.frames += 1;
+        self.bytes += u64::from(label.len);
+        self.busy_ps += ps;
     }
 
+    /// Puts a frame into the queue of its class.
     #[inline]
-    pub(super) fn push<F>(&mut self, store: &mut Store<F>, frame: u32, class: Class, bytes: u32) -> u32 {
-        let fifo = match class {
-            Class::Data => &mut self.data,
-            Class::Control => &mut self.control,
+    pub(super) fn push<F>(&mut self, store: &mut Store<F>, frame: u32, class: Class, bytes: u32) {
+        let (fifo, most) = match class {
+            Class::Data => (&mut self.data, &mut self.max_data_bytes),
+            Class::Control => (&mut self.control, &mut self.max_control_bytes),
         };
         store.append(fifo, frame, bytes);
-        fifo.bytes
+        *most = fifo.bytes.max(*most);
     }
 
     /// Takes the next frame from the queue: control before data.

@@ -59,6 +59,7 @@ use link::{End, Link};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use route::Router;
+use stats::Fate;
 use std::collections::VecDeque;
 use store::Store;
 
@@ -154,7 +155,7 @@ pub struct Fabric<F> {
     router: Router,
     reader: Reader,
     links: Vec<Link>,
-    stats: Vec<LinkStats>,
+    fates: Vec<Fate>,
     totals: Totals,
     store: Store<F>,
     calendar: Calendar,
@@ -196,7 +197,7 @@ impl<F: Frame> Fabric<F> {
         Ok(Fabric {
             router: Router::new(plan, shape),
             reader: Reader::new(plan, shape.nics()),
-            stats: vec![LinkStats::default(); links.len()],
+            fates: vec![Fate::default(); links.len()],
             links,
             totals: Totals::default(),
             store: Store::new(),
@@ -237,7 +238,7 @@ impl<F: Frame> Fabric<F> {
             self.now = self.now.max(at);
             self.totals.events += 1;
             match what {
-                What::Arrive { link, frame } => self.arrive(link, frame),
+                What::Arrive(frame) => self.arrive(frame),
                 What::Serve(link) => self.serve(link, at),
                 What::Fault(number) => {
                     if let Some(&fault) = self.faults.get(number as usize) {
@@ -315,14 +316,16 @@ impl<F: Frame> Fabric<F> {
     }
 
     /// Every direction of every link: its ends, and what it has done.
-    pub fn links(&self) -> impl Iterator<Item = (Node, Node, &LinkStats)> {
-        self.router.shape.ends().zip(&self.stats).map(|((from, to), stats)| (from, to, stats))
+    pub fn links(&self) -> impl Iterator<Item = (Node, Node, LinkStats)> {
+        let stats = self.links.iter().zip(&self.fates).map(|(link, fate)| link.stats(fate));
+        self.router.shape.ends().zip(stats).map(|((from, to), stats)| (from, to, stats))
     }
 
     /// One direction of one link.
     #[must_use]
-    pub fn link(&self, from: Node, to: Node) -> Option<&LinkStats> {
-        self.stats.get(self.router.shape.link(from, to)? as usize)
+    pub fn link(&self, from: Node, to: Node) -> Option<LinkStats> {
+        let number = self.router.shape.link(from, to)? as usize;
+        Some(self.links.get(number)?.stats(self.fates.get(number)?))
     }
 
     /// What the whole fabric has done.

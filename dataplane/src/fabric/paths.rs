@@ -50,7 +50,8 @@ impl<F: Frame> Fabric<F> {
     /// # Errors
     /// Why a switch would drop it, or that a link on its way is down or a black hole.
     pub fn trace(&self, nic: NicId, port: u8, head: &[u8]) -> Result<Vec<Node>, FabricDrop> {
-        let mut label = self.reader.read(head, head.len());
+        let label = self.reader.read(head, head.len());
+        let mut path = label.usids(head);
         let shape = &self.router.shape;
         let mut link = shape.host_link(nic.0, port).ok_or(FabricDrop::NoWay)?;
         let mut nodes = vec![Node::Nic(nic, port)];
@@ -70,8 +71,8 @@ impl<F: Frame> Fabric<F> {
                 super::End::Switch(number) => {
                     nodes.push(Node::Switch(self.router.switch(number).id));
                     let is_up = |link: u32| self.links[link as usize].is_up();
-                    let Next { link: next, usids } = self.router.next(number, &label, is_up)?;
-                    label.usids = usids.or(label.usids);
+                    let Next { link: next, usids } = self.router.next(number, &label, path, is_up)?;
+                    path = usids.or(path);
                     link = next;
                 }
             }

@@ -5,6 +5,7 @@ use super::plan::{Forwarding, Plan};
 use super::shape::{Shape, Switch};
 use super::{FabricDrop, Hash};
 use crate::wire;
+use core::net::Ipv6Addr;
 
 /// Attempts to find a link that is up by hashing again, before the links are tried in a row.
 const REHASHES: u64 = 4;
@@ -38,7 +39,7 @@ pub(super) struct Router {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
     pub(super) link: u32,
-    pub(super) usids: Option<core::net::Ipv6Addr>,
+    pub(super) usids: Option<Ipv6Addr>,
 }
 
 impl Router {
@@ -76,17 +77,24 @@ impl Router {
         }
     }
 
-    /// The link that the switch of this number sends the frame to; `is_up` says which links look up.
+    /// The link that the switch of this number sends the frame to. `usids` is its outer destination, if that is a path; `is_up` says which
+    /// links look up.
     #[inline]
-    pub(super) fn next(&self, number: u32, label: &Label, is_up: impl Fn(u32) -> bool) -> Result<Next, FabricDrop> {
+    pub(super) fn next(
+        &self,
+        number: u32,
+        label: &Label,
+        usids: Option<Ipv6Addr>,
+        is_up: impl Fn(u32) -> bool,
+    ) -> Result<Next, FabricDrop> {
         if let Some(refusal) = label.refusal {
             return Err(refusal);
         }
         let switch = self.switch(number);
-        if let (Some(usids), Some(locator)) = (label.usids, self.locator()) {
+        if let (Some(usids), Some(locator)) = (usids, self.locator()) {
             return self.by_usid(switch, label, usids, locator);
         }
-        let to = label.to.ok_or(FabricDrop::UnknownDestination)?;
+        let to = label.to().ok_or(FabricDrop::UnknownDestination)?;
         if let Some(link) = switch.down_to(to) {
             return Ok(Next { link, usids: None });
         }
@@ -94,26 +102,22 @@ impl Router {
             return Err(FabricDrop::NoWay);
         }
         let nth = match self.choice {
-            Choice::Hash(hash) | Choice::Usids { others: hash, .. } => hashed(&hash, number, switch, label.key, is_up),
+            Choice::Hash(hash) | Choice::Usids { others: hash, .. } => {
+                hashed(&hash, number, switch, label.choice, is_up)
+            }
             Choice::Fields(fields) => {
                 let field = fields.get(usize::from(switch.id.tier)).copied().unwrap_or_default();
-                (label.ev >> field.shift & field.mask) % switch.up
+                (label.choice as u32 >> field.shift & field.mask) % switch.up
             }
         };
         Ok(Next { link: switch.up_link(nth), usids: None })
     }
 
-    fn by_usid(
-        &self,
-        switch: &Switch,
-        label: &Label,
-        usids: core::net::Ipv6Addr,
-        locator: u32,
-    ) -> Result<Next, FabricDrop> {
+    fn by_usid(&self, switch: &Switch, label: &Label, usids: Ipv6Addr, locator: u32) -> Result<Next, FabricDrop> {
         let shifted = wire::at_switch(usids, locator, switch.id.usid());
         let first = (shifted.unwrap_or(usids).to_bits() >> 80) as u16;
         let link = if first == 0 {
-            switch.down_to(label.to.ok_or(FabricDrop::UnknownDestination)?)
+            switch.down_to(label.to().ok_or(FabricDrop::UnknownDestination)?)
         } else {
             let tier = (first >> 12).checked_sub(1).ok_or(FabricDrop::NoWay)?;
             self.shape.link_to(switch, tier as u8, u32::from(first & 0x0FFF))

@@ -81,26 +81,26 @@ pub struct LinkStats {
     pub frames: u64,
     /// Their bytes, without FCS.
     pub bytes: u64,
+    /// Time that it sent, in ps.
+    pub busy_ps: u64,
+    /// Most bytes that waited in the data class.
+    pub max_data_bytes: u32,
+    /// Most bytes that waited in the control class.
+    pub max_control_bytes: u32,
     /// Frames that were marked (ECN) in its queue.
     pub marked: u64,
     /// Frames that were trimmed before its queue.
     pub trimmed: u64,
     /// Frames that were lost before it, on it, or that the switch behind it could not forward.
     pub dropped: Drops,
-    /// Most bytes that waited in the data class.
-    pub max_data_bytes: u32,
-    /// Most bytes that waited in the control class.
-    pub max_control_bytes: u32,
-    /// Time that it sent, in ps.
-    pub busy_ps: u64,
 }
 
-impl LinkStats {
-    pub(super) const fn count_sent(&mut self, bytes: u32, ps: u64) {
-        self.frames += 1;
-        self.bytes += bytes as u64;
-        self.busy_ps += ps;
-    }
+/// What befell frames of a link: apart from what changes with every frame, which lies beside the state of the link.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Fate {
+    pub(super) marked: u64,
+    pub(super) trimmed: u64,
+    pub(super) dropped: Drops,
 }
 
 /// What the whole fabric has done.

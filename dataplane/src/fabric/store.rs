@@ -8,7 +8,9 @@ const NIL: u32 = u32::MAX;
 pub(super) struct Cell<F> {
     pub(super) frame: F,
     pub(super) label: Label,
-    /// How often the link that it travels on had gone down when it was sent.
+    /// The link that it travels on.
+    pub(super) link: u32,
+    /// How often that had gone down when it was sent.
     pub(super) cuts: u32,
 }
 
@@ -118,3 +120,6 @@ impl<F> Store<F> {
         Some(number)
     }
 }
+
+// One line of the cache, where a frame is a vector: the first look at it is what a hop waits for most.
+const _: () = assert!(size_of::<Slot<Vec<u8>>>() <= 64);

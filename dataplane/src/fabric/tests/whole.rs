@@ -141,7 +141,7 @@ fn run(plan: &Plan, seed: u64, sends: &Sends) -> (Vec<Delivery<Vec<u8>>>, Vec<Li
         assert_eq!(totals.injected, known);
     }
     came.extend(drain(&mut fabric));
-    let stats: Vec<LinkStats> = fabric.links().map(|(_, _, stats)| *stats).collect();
+    let stats: Vec<LinkStats> = fabric.links().map(|(_, _, stats)| stats).collect();
     let by_link: u64 = stats.iter().map(|stats| stats.dropped.total()).sum();
     assert_eq!(by_link, fabric.totals().dropped.total());
     assert_eq!(fabric.inside(), 0);
