@@ -7,6 +7,7 @@
 pub mod congestion;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+pub mod fabric;
 pub mod memory;
 pub mod nic;
 pub mod path;
