@@ -168,6 +168,8 @@ struct Outcome<'a> {
     completions: &'a mut VecDeque<CompletionEntry>,
     events: &'a mut Events,
     stats: &'a Stats,
+    /// Packets of the QP whose timers ran out, by this.
+    timeouts: u64,
 }
 
 impl Observer for Outcome<'_> {
@@ -179,7 +181,10 @@ impl Observer for Outcome<'_> {
     fn lost(&mut self, nominal: u32, cause: Loss) {
         match cause {
             Loss::Gap => self.stats.lost_by_gap.add(1),
-            Loss::Timeout => self.stats.lost_by_timeout.add(1),
+            Loss::Timeout => {
+                self.timeouts += 1;
+                self.stats.lost_by_timeout.add(1);
+            }
         }
         self.window.on_loss(self.now, nominal);
     }
@@ -345,6 +350,7 @@ impl Nic {
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,
+            timeouts: 0,
         };
         Some((qp, outcome))
     }
@@ -474,7 +480,9 @@ impl Nic {
     fn on_requester_time(&mut self, now: Ns, slot: usize) {
         let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return };
         qp.timer_at = None;
-        if let Err(fault) = qp.requester.on_time(now, &mut outcome) {
+        let ended = qp.requester.on_time(now, &mut outcome);
+        qp.stats.timeouts += outcome.timeouts;
+        if let Err(fault) = ended {
             self.fail(now, slot, Some(fault));
             return;
         }

@@ -231,6 +231,7 @@ impl Nic {
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,
+            timeouts: 0,
         });
         flush_receives(&mut qp, &mut self.completions, &self.stats);
         if qp.state != QpState::Error {

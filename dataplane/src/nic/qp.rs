@@ -239,6 +239,12 @@ pub struct QpStats {
     pub out_of_window: u64,
     /// Receives completed by Writes with Immediate.
     pub received_immediates: u64,
+    /// Data packets sent, retransmissions included.
+    pub sent: u64,
+    /// Data packets sent again because they were lost.
+    pub retransmits: u64,
+    /// Packets presumed lost because their timer ran out.
+    pub timeouts: u64,
     /// PSNs below the highest received that have not arrived.
     pub missing: u64,
 }

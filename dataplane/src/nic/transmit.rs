@@ -254,11 +254,13 @@ impl Nic {
         let nominal = self.params.transport.nominal(packet.len);
         qp.requester.committed(packet, way.ev, nominal);
         self.stats.tx_data.add(1);
+        qp.stats.sent += 1;
         let group = &mut self.groups[group];
         let packet = if packet.is_tracked() {
             group.window.sent(nominal);
             if again {
                 self.stats.retransmits.add(1);
+                qp.stats.retransmits += 1;
             }
             Some((qp.qpn, packet.psn))
         } else {
