@@ -25,7 +25,7 @@ impl Controlled {
         let spraying = SprayingParams { assumed_bad_ns: None, ..params.spraying };
         let pair = Pair::new(NicParams { spraying, ..params }, bytes, Channel::default(), 1);
         let (worker, control) = link(None);
-        Controlled { pair, controller: Controller::new(PROBE_PERIOD), worker, control }
+        Controlled { pair, controller: Controller::new(PROBE_PERIOD, 1, 1), worker, control }
     }
 
     /// Lets time pass; the controller looks every microsecond, which is finer than anything that it does.
@@ -34,7 +34,7 @@ impl Controlled {
             self.pair.run_for(US);
             self.exchange();
             while let Some(event) = self.control.poll() {
-                self.controller.on_event(self.pair.now, event);
+                self.controller.on_event(self.pair.now, 0, event);
             }
             self.controller.on_time(self.pair.now);
             while let Some(command) = self.controller.poll_command() {
