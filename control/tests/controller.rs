@@ -1,9 +1,12 @@
 //! The controller over two NICs in virtual time: values that time out, probes, and values that come back.
 
-use control::controller::{Command, ControlEnd, Controller, PROBE_PERIOD, WorkerEnd, link};
+use control::controller::{
+    Command, ControlEnd, Controller, EvSpec, Happening, PROBE_PERIOD, ProfileSpec, WorkerEnd, link,
+};
 use dataplane::Ns;
-use dataplane::nic::{EvState, NicParams};
+use dataplane::nic::{EvState, NicParams, Paths, PortId};
 use dataplane::path::SprayingParams;
+use dataplane::path::profile::Copies;
 use dataplane::time::{MS, US};
 use dataplane::transport::TransportParams;
 use dataplane::wire::Opcode;
@@ -22,10 +25,28 @@ struct Controlled {
 
 impl Controlled {
     fn new(params: NicParams, bytes: usize) -> Controlled {
+        Controlled::in_planes(1, params, bytes)
+    }
+
+    fn in_planes(planes: u8, params: NicParams, bytes: usize) -> Controlled {
         let spraying = SprayingParams { assumed_bad_ns: None, ..params.spraying };
-        let pair = Pair::new(NicParams { spraying, ..params }, bytes, Channel::default(), 1);
+        let pair = Pair::in_planes(planes, true, NicParams { spraying, ..params }, bytes, Channel::default(), 1);
         let (worker, control) = link(None);
-        Controlled { pair, controller: Controller::new(PROBE_PERIOD, 1, 1), worker, control }
+        Controlled { pair, controller: Controller::new(PROBE_PERIOD, 1, planes), worker, control }
+    }
+
+    /// Loses NIC 0's port status updates before `until`, and notes when each was sent, in microseconds.
+    fn lose_updates(&mut self, until: Ns) -> Rc<RefCell<Vec<u64>>> {
+        let sent: Rc<RefCell<Vec<u64>>> = Rc::default();
+        let seen = sent.clone();
+        self.pair.filter = Some(Box::new(move |now, from, packet, _| {
+            if from == 1 || packet.bth.opcode != Opcode::EndpointRequest {
+                return Fate::Pass;
+            }
+            seen.borrow_mut().push(now.micros());
+            if now < until { Fate::Drop } else { Fate::Pass }
+        }));
+        sent
     }
 
     /// Lets time pass; the controller looks every microsecond, which is finer than anything that it does.
@@ -169,4 +190,86 @@ fn probing_forgets_a_destination_without_an_open_qp() {
     run.run_until(Ns(2 * MS));
     assert_eq!(run.controller.suspects(run.pair.address(1)).count(), 0);
     assert_eq!(run.controller.next_wake(), None);
+}
+
+#[test]
+fn a_port_status_update_that_gets_lost_is_repeated_after_twice_the_wait_each_time_until_the_peer_confirms() {
+    let mut run = Controlled::in_planes(2, NicParams::default(), 4096);
+    run.pair.connect(0);
+    let sent = run.lose_updates(Ns(2 * MS));
+    assert!(run.controller.set_admin(run.pair.now, PortId(1), false));
+    run.run_until(Ns(2 * MS));
+    assert_eq!(run.controller.untold_peers(), 1);
+    assert_eq!(run.pair.nics[1].peer_ports_out(run.pair.address(0)), 0, "the peer has not heard of it");
+    run.run_until(Ns(20 * MS));
+    let sent = sent.borrow();
+    assert_eq!(sent[1..], [150, 450, 1050, 2250], "none after it was confirmed");
+    assert_eq!(run.pair.nics[1].peer_ports_out(run.pair.address(0)), 0b10);
+    assert_eq!(run.controller.untold_peers(), 0);
+    let next = run.controller.next_wake().unwrap();
+    assert!(next > Ns(900 * MS), "a peer that comes later is looked for now and then: {next:?}");
+}
+
+#[test]
+fn with_all_ports_back_and_confirmed_the_controller_sleeps_again() {
+    let mut run = Controlled::in_planes(2, NicParams::default(), 4096);
+    run.pair.connect(0);
+    let sent = run.lose_updates(Ns::ZERO);
+    run.controller.set_link(run.pair.now, PortId(0), false);
+    run.run_until(Ns(MS));
+    assert_eq!(run.pair.nics[1].peer_ports_out(run.pair.address(0)), 0b01);
+    run.controller.set_link(run.pair.now, PortId(0), true);
+    run.run_until(Ns(2 * MS));
+    assert_eq!(run.pair.nics[1].peer_ports_out(run.pair.address(0)), 0);
+    assert_eq!((run.controller.next_wake(), sent.borrow().len()), (None, 2));
+}
+
+#[test]
+fn what_a_peer_says_of_its_ports_is_known_to_the_controller_and_a_notice() {
+    let mut run = Controlled::in_planes(4, NicParams::default(), 4096);
+    run.pair.connect(0);
+    let peer = run.pair.address(1);
+    let now = run.pair.now;
+    run.pair.nics[1].set_port(now, PortId(3), false);
+    run.run_until(Ns(MS));
+    assert_eq!(run.controller.peers_out().collect::<Vec<_>>(), [(peer, 0b1000)]);
+    let notices: Vec<_> = std::iter::from_fn(|| run.controller.poll_notice()).map(|notice| notice.what).collect();
+    assert_eq!(notices, [Happening::PeerPorts { destination: peer, out: 0b1000 }]);
+    assert_eq!(run.controller.next_wake(), None, "it is the peer that repeats");
+}
+
+#[test]
+fn an_ev_that_the_controller_replaces_is_unused_from_then_on_and_the_new_one_takes_its_turns() {
+    let mut run = Controlled::in_planes(2, NicParams::default(), 1 << 20);
+    let text = r#"
+        id = 7
+        mode = "explicit"
+        format.kind = "stev"
+        evs = [{ ev = 0x10001, port = 1 }, { ev = 0x20001, port = 2 }, { ev = 0x10001, port = 1 }, { ev = 0x30001, port = 2 }]
+    "#;
+    let profiles = run.controller.profiles_mut();
+    profiles.create(&ProfileSpec::read(text).unwrap()).unwrap();
+    profiles.online(7).unwrap();
+    let pool = profiles.acquire(7, 1).unwrap();
+    let qp = run.pair.connect_with(0, |n, spec| {
+        if n == 0 {
+            spec.path.paths = Paths::Profile(pool.clone());
+        }
+    });
+    let new = EvSpec { ev: 0x4_0001, port: None, segment: None };
+    let (profile, new, places) = run.controller.replace_ev(None, 0x1_0001, new, Copies::All).unwrap();
+    assert_eq!((profile, new.port, places), (7, 1, 2));
+    run.run_until(Ns(2 * US));
+    let used: Rc<RefCell<BTreeMap<u32, u32>>> = Rc::default();
+    let seen = used.clone();
+    run.pair.filter = Some(Box::new(move |_, from, packet, _| {
+        if from == 0 {
+            *seen.borrow_mut().entry(packet.ev()).or_default() += 1;
+        }
+        Fate::Pass
+    }));
+    run.pair.nics[0].post_write(qp.qpn[0], &run.pair.write(0, 0, 0, 1 << 20)).unwrap();
+    run.run_until(Ns(MS));
+    assert_eq!(*used.borrow(), BTreeMap::from([(0x2_0001, 64), (0x3_0001, 64), (0x4_0001, 128)]));
+    assert!(run.controller.profiles_mut().offline(7).unwrap_err().to_string().contains("used by 1 QP"));
 }

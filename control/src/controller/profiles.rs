@@ -514,3 +514,130 @@ fn format_spec(format: &EvFormat) -> FormatSpec {
 fn evs_of(profile: &EvProfile) -> Vec<EvSpec> {
     profile.evs().map(|ev| EvSpec { ev: ev.value, port: Some(ev.port), segment: ev.segment }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> ProfileSpec {
+        ProfileSpec::read(text).unwrap()
+    }
+
+    /// What creating a profile on a NIC of two ports says.
+    fn refusal(text: &str) -> String {
+        let mut profiles = Profiles::new(2);
+        let error = profiles.create(&read(text)).unwrap_err().to_string();
+        assert_eq!((profiles.table().ids().count(), profiles.table().format_ids().count()), (0, 0), "nothing is left");
+        error
+    }
+
+    const EXPLICIT: &str = r#"
+        id = 7
+        mode = "explicit"
+        ports = [1, 2]
+        format = { kind = "structured", widths = [8, 8, 16] }
+        evs = [{ ev = 0x01010001, port = 1 }, { ev = 0x02010001, port = 2 }]
+    "#;
+    const GENERATED: &str = r#"
+        id = 8
+        mode = "generated"
+        min_active = 2
+        count = 4
+        format.kind = "srv6"
+        fields = ["locator:32:fixed=0xfcbbbbbb", { name = "tor", width = 16, init = 0x100, mask = 0xff }]
+    "#;
+
+    #[test]
+    fn a_profile_is_the_same_in_toml_and_json() {
+        for text in [EXPLICIT, GENERATED, "id = 1"] {
+            let spec = read(text);
+            assert_eq!(read(&serde_json::to_string(&spec).unwrap()), spec);
+        }
+        let spec = read(GENERATED);
+        assert_eq!(spec.fields[1].0.max, 0xFF, "what is not said has the default of the field");
+        assert!(spec.is_srv6() && spec.needs_ipv6());
+    }
+
+    #[test]
+    fn a_created_profile_is_offline_and_its_format_is_that_of_its_fields() {
+        let mut profiles = Profiles::new(2);
+        profiles.create(&read(GENERATED)).unwrap();
+        assert_eq!(profiles.spec(8).unwrap().format.unwrap().widths, [32, 16]);
+        assert!(profiles.acquire(8, 1).unwrap_err().to_string().contains("OFFLINE"));
+        profiles.online(8).unwrap();
+        let pool = profiles.acquire(8, 2).unwrap();
+        assert_eq!((pool.evs.len(), pool.min_active), (4, 2));
+        assert_eq!(pool.evs.iter().map(|ev| ev.port).collect::<Vec<_>>(), [1, 2, 1, 2]);
+        assert_eq!(profiles.table().profile(8).unwrap().qps(), 2);
+    }
+
+    #[test]
+    fn profiles_of_one_format_share_a_format_profile_that_goes_with_the_last_of_them() {
+        let mut profiles = Profiles::new(2);
+        profiles.create(&read(EXPLICIT)).unwrap();
+        profiles.create(&ProfileSpec { id: 9, ..read(EXPLICIT) }).unwrap();
+        profiles.create(&read("id = 1")).unwrap();
+        assert_eq!(profiles.table().format_ids().count(), 1);
+        profiles.remove(7).unwrap();
+        profiles.remove(1).unwrap();
+        assert_eq!(profiles.table().format_ids().count(), 1);
+        profiles.remove(9).unwrap();
+        assert_eq!(profiles.table().format_ids().count(), 0);
+    }
+
+    #[test]
+    fn a_profile_that_exists_is_left_as_it_is() {
+        let mut profiles = Profiles::new(2);
+        profiles.create(&read(EXPLICIT)).unwrap();
+        let again = profiles.create(&ProfileSpec { evs: Vec::new(), ..read(EXPLICIT) }).unwrap_err();
+        assert!(again.to_string().contains("exists already"));
+        assert_eq!(profiles.table().profile(7).unwrap().evs().count(), 2);
+    }
+
+    #[test]
+    fn the_new_ev_has_the_port_of_the_old_one_and_the_profile_is_that_which_lists_it() {
+        let mut profiles = Profiles::new(2);
+        profiles.create(&read(EXPLICIT)).unwrap();
+        let new = EvSpec { ev: 0x0202_0001, port: None, segment: None };
+        let replaced = profiles.replace(None, 0x0201_0001, new, Copies::One).unwrap();
+        assert_eq!(replaced, (7, Ev::new(0x0202_0001, 2), 1));
+        let gone = profiles.replace(None, 0x0201_0001, new, Copies::One).unwrap_err().to_string();
+        assert!(gone.contains("0x2010001") && gone.contains("in no explicit profile"), "{gone}");
+        profiles.create(&ProfileSpec { id: 9, ..read(EXPLICIT) }).unwrap();
+        let both = profiles.replace(None, 0x0101_0001, new, Copies::One).unwrap_err().to_string();
+        assert!(both.contains("profiles 7, 9") && both.contains("--profile"), "{both}");
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_the_way_out() {
+        for (text, said) in [
+            ("id = 1\nformat.kind = \"udp\"", "format does not go with mode auto"),
+            ("id = 1\nmode = \"explicit\"", "needs a format"),
+            ("id = 1\nmode = \"generated\"\nformat.kind = \"udp\"", "needs fields"),
+            ("id = 1\nmode = \"generated\"\nformat.kind = \"udp\"\nfields = [\"h:4\"]", "needs count"),
+            ("id = 1\nmode = \"explicit\"\nformat.kind = \"udp\"\nevs = [{ ev = 1 }]", "give each EV a port"),
+            ("id = 1\nports = [3]", "port 3 is none of the NIC's: it has 1, 2"),
+            ("id = 1\nmode = \"explicit\"\nformat = { kind = \"udp\", widths = [17] }", "17 bits, and there are 16"),
+            ("id = 1\nmode = \"explicit\"\nformat = { kind = \"srv6\", widths = [16, 16] }", "32 for the locator"),
+            ("id = 1\nmin_active = 100000", "65536 at most"),
+        ] {
+            let error = refusal(text);
+            assert!(error.contains("EV profile 1") && error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused_with_its_place() {
+        for (text, said) in [
+            ("mode = \"auto\"", "missing field `id`"),
+            ("id = 1\nmor = 2", "unknown field `mor`"),
+            ("id = 1\nfields = [\"hop1\"]", "the bits are missing"),
+            ("id = 1\nfields = [{ width = 4, fixed = 1, max = 2 }]", "fixed goes with no other key"),
+            ("id = 1\nfields = [4]", "NAME:BITS"),
+            ("{\"id\":1,\"more\":2}", "unknown field `more`"),
+        ] {
+            let error = ProfileSpec::read(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

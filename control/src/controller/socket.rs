@@ -248,3 +248,88 @@ pub fn follow(path: &Path, nic: Option<String>, mut each: impl FnMut(&str) -> io
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ControlThread, Happening, Notice, PortStatus};
+    use super::*;
+    use dataplane::Ns;
+    use dataplane::nic::PortId;
+
+    /// A server whose process has no NICs.
+    struct Idle {
+        _control: ControlThread,
+        server: Option<Server>,
+        operator: Operator,
+        dir: tempfile::TempDir,
+    }
+
+    impl Idle {
+        fn new() -> Idle {
+            let mut control = ControlThread::start(|| Ns::ZERO).unwrap();
+            control.control(Vec::new());
+            let (operator, dir) = (control.operator().unwrap(), tempfile::tempdir().unwrap());
+            let server = Some(Server::listen(&dir.path().join("ctl"), operator.clone()).unwrap());
+            Idle { _control: control, server, operator, dir }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.dir.path().join("ctl")
+        }
+
+        fn happens(&self, micros: u64) {
+            let what = Happening::Port { port: PortId(0), status: PortStatus { link: true, admin: true } };
+            self.operator.journal.push(&"a".into(), Notice { at: Ns(micros * 1000), what, dropped: 0 });
+        }
+    }
+
+    #[test]
+    fn a_follower_keeps_nobody_waiting_and_one_connection_too_many_is_told_so() {
+        let mut idle = Idle::new();
+        let follow = Request::Events { nic: None, follow: true };
+        let mut followers: Vec<_> =
+            (0..CONNECTIONS_MAX - 1).map(|_| exchange(&idle.path(), &follow).unwrap().1).collect();
+        let (answer, last) = exchange(&idle.path(), &Request::Status {}).unwrap();
+        assert_eq!(answer["nics"], serde_json::json!([]));
+        let refused = ask(&idle.path(), &Request::Status {}).unwrap_err().to_string();
+        assert!(refused.contains("16 operators are connected"), "{refused}");
+        drop(last);
+        while ask(&idle.path(), &Request::Status {}).is_err() {
+            std::thread::sleep(LOOK);
+        }
+        idle.happens(7);
+        let mut line = String::new();
+        followers[0].read_line(&mut line).unwrap();
+        assert!(line.contains("\"time_us\":7"), "{line}");
+        idle.server = None;
+        assert!(
+            followers.iter_mut().all(|follower| follower.read_line(&mut line).is_ok()),
+            "their end is an end of file"
+        );
+    }
+
+    #[test]
+    fn a_follower_who_is_too_slow_gets_the_newest_events_and_the_count_of_those_that_it_lost() {
+        const EVENTS: u64 = 50_000;
+        let idle = Idle::new();
+        let (_, mut follower) = exchange(&idle.path(), &Request::Events { nic: None, follow: true }).unwrap();
+        // It has begun, so all that comes is for it.
+        idle.happens(1);
+        let mut line = String::new();
+        follower.read_line(&mut line).unwrap();
+        (2..=EVENTS).for_each(|micros| idle.happens(micros));
+        let mut received = 1;
+        loop {
+            let mut line = String::new();
+            assert!(follower.read_line(&mut line).unwrap() > 0);
+            received += 1;
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["time_us"] == EVENTS {
+                let dropped = event["dropped"].as_u64().unwrap();
+                assert!(dropped > 0);
+                assert_eq!(received + dropped, EVENTS);
+                break;
+            }
+        }
+    }
+}
