@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cli;
 pub mod controller;
 pub mod error;
+mod field;
 pub mod records;
 pub mod replay;
 mod text;

@@ -187,6 +187,114 @@ fn many_qps_and_a_small_mss_are_verified_too() {
     assert_eq!(report["mss"], 500);
 }
 
+/// Frames that NIC a sent by each of its ports.
+fn sent_by_port(report: &Value) -> Vec<u64> {
+    let ports = report["ports"].as_array().unwrap().iter().filter(|port| port["nic"] == "a");
+    ports.map(|port| port["opackets"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn four_planes_carry_equal_loads() {
+    let report = json(&["--planes", "4", "--seconds", "0.2", "--sizes", "4096,65536"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{report}");
+    let sent = sent_by_port(&report);
+    assert_eq!((sent.len(), sent.iter().sum::<u64>()), (4, sum(&report, "tx_packets")));
+    // Equal but for values that were assumed bad for a while, on a machine that keeps workers from their cores.
+    let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+    assert!(3 * least > 2 * most, "{sent:?}");
+}
+
+#[test]
+fn several_workers_of_a_nic_share_its_planes() {
+    let report =
+        json(&["--planes", "2", "--workers", "4", "--cores", "0,0,1,1", "--seconds", "0.1", "--sizes", "65536"]);
+    assert!(results(&report).iter().all(|r| r["verified"] == true), "{report}");
+    assert!(sent_by_port(&report).iter().all(|&sent| sent > 0));
+}
+
+#[test]
+fn without_spraying_each_qp_has_one_entropy_value_and_one_port() {
+    let args = ["--spraying", "none", "--planes", "2", "--qps", "4", "--seconds", "0.1", "--sizes", "4096"];
+    let report = json(&args);
+    assert_eq!(report["spraying"], "none");
+    assert_eq!((&results(&report)[0]["verified"], &results(&report)[0]["evs_used"]), (&true.into(), &4.into()));
+    assert_eq!(report["probes"]["sent"], 0, "nothing is probed");
+    assert!(sent_by_port(&report).iter().all(|&sent| sent > 0));
+}
+
+/// A bench whose QPs use the profile of this text.
+fn with_profile(text: &str, args: &[&str]) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("profile.toml");
+    std::fs::write(&file, text).unwrap();
+    let report = json(&[args, &["--seconds", "0.1", "--ev-profile", file.to_str().unwrap()]].concat());
+    assert!(results(&report).iter().all(|r| r["verified"] == true && r["errors"] == 0), "{report}");
+    assert_eq!(report["spraying"], "profile");
+    report
+}
+
+#[test]
+fn the_structured_evs_of_a_profile_are_sprayed_over_ipv6() {
+    let text = r#"
+        id = 1
+        mode = "generated"
+        count = 24
+        format.kind = "stev"
+        fields = ["hop1:8:max=7", "hop2:8:max=7", "hash:16"]
+    "#;
+    let report = with_profile(text, &["--planes", "2", "--qps", "2", "--sizes", "64,65536"]);
+    assert_eq!((&report["ipv6"], &results(&report)[1]["evs_used"]), (&true.into(), &24.into()));
+    let sent = sent_by_port(&report);
+    assert!(sent.len() == 2 && sent.iter().all(|&sent| sent > 0));
+}
+
+#[test]
+fn the_paths_of_an_srv6_profile_are_sprayed_in_an_outer_header() {
+    let text = r#"
+        id = 2
+        mode = "generated"
+        count = 8
+        format.kind = "srv6"
+        fields = ["locator:32:fixed=0xfcbbbbbb", "tor:16:init=0x100,mask=0xff", "spine:16:init=0x200,mask=3"]
+    "#;
+    let report = with_profile(text, &["--op", "write_imm", "--sizes", "64,65536"]);
+    assert_eq!((&report["ipv6"], &results(&report)[1]["evs_used"]), (&true.into(), &8.into()));
+}
+
+#[test]
+fn a_profile_of_udp_ports_goes_over_ipv4_and_a_repeated_value_gets_more() {
+    let text = r#"
+        id = 3
+        mode = "explicit"
+        ports = [1]
+        format.kind = "udp"
+        evs = [{ ev = 50000 }, { ev = 50001 }, { ev = 50000 }]
+    "#;
+    let report = with_profile(text, &["--sizes", "4096"]);
+    assert_eq!((&report["ipv6"], &results(&report)[0]["evs_used"]), (&false.into(), &2.into()));
+}
+
+#[test]
+fn what_does_not_go_with_planes_and_profiles_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("profile.toml");
+    std::fs::write(&file, "id = 1\nports = [2]\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (args, said) in [
+        (&["--planes", "9"][..], "--planes"),
+        (&["--planes", "0"], "--planes"),
+        (&["--planes", "2", "--port", "net_null0", "--port", "net_null1"], "--planes 2: several go with net_ring only"),
+        (&["--vdev", "net_null", "--ipv6"], "--ipv6 do not go with it"),
+        (&["--ev-profile", "/nonexistent/p.toml"], "/nonexistent/p.toml"),
+        (&["--ev-profile", file], "port 2 is none of the NIC's: it has 1"),
+        (&["--ev-profile", file, "--spraying", "none"], "cannot be used with"),
+    ] {
+        let (code, error) = refused(args);
+        assert_eq!(code, 2, "{args:?}");
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+}
+
 #[test]
 fn net_null_benches_one_nic_and_says_that_nothing_is_verified() {
     let report = json(&["--vdev", "net_null", "--seconds", "0.1", "--sizes", "64"]);

@@ -140,6 +140,178 @@ fn the_socket_is_for_its_user_alone_and_what_is_no_request_is_refused() {
     running.end();
 }
 
+/// Packets that NIC a sent by each of its ports, from the first.
+fn sent_by_port(running: &Running, ports: usize) -> Vec<u64> {
+    let list = running.ask(&["ev", "list"]).unwrap();
+    let mut sent = vec![0; ports];
+    for entry in list["destinations"][0]["evs"].as_array().unwrap() {
+        sent[entry["port"].as_u64().unwrap() as usize - 1] += entry["sent"].as_u64().unwrap();
+    }
+    sent
+}
+
+/// Waits until something is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_down_carries_nothing_from_either_side_until_it_is_up_again() {
+    let running = Running::start(&["--workers", "2", "--planes", "4"]);
+    assert_eq!(running.ask(&["port", "down", "2"]).unwrap()["changed"], true);
+    assert_eq!(running.ask(&["port", "down", "2"]).unwrap()["changed"], false);
+    let peers_of_b = || running.ask(&["status"]).unwrap()["nics"][1]["peers"].clone();
+    until("NIC b hears of it", || peers_of_b()[0]["ports_out"] == serde_json::json!([2]));
+    until("and NIC a that it did", || running.ask(&["status"]).unwrap()["nics"][0]["peers_untold"] == 0);
+    let status = running.ask(&["status"]).unwrap();
+    let expected = serde_json::json!({ "port": 2, "link": true, "admin": false, "in_use": false });
+    assert_eq!(status["nics"][0]["ports"][1], expected);
+    let before = sent_by_port(&running, 4);
+    until("the others carry on", || {
+        let now = sent_by_port(&running, 4);
+        [0, 2, 3].iter().all(|&port| now[port] > before[port] + 100)
+    });
+    let stood_still = sent_by_port(&running, 4)[1];
+    assert_eq!(stood_still, before[1]);
+    // The other way: NIC b's own port 3 is used no more by NIC a.
+    running.ask(&["--nic", "b", "port", "down", "3"]).unwrap();
+    let peers_of_a = || running.ask(&["status"]).unwrap()["nics"][0]["peers"].clone();
+    until("NIC a hears of it", || peers_of_a()[0]["ports_out"] == serde_json::json!([3]));
+    let before = sent_by_port(&running, 4);
+    until("the others carry on", || sent_by_port(&running, 4)[0] > before[0] + 100);
+    assert_eq!(sent_by_port(&running, 4)[1..3], before[1..3]);
+    running.ask(&["port", "up", "2"]).unwrap();
+    running.ask(&["--nic", "b", "port", "up", "3"]).unwrap();
+    until("both carry again", || {
+        let now = sent_by_port(&running, 4);
+        now[1] > stood_still && now[2] > before[2]
+    });
+    let error = running.ask(&["port", "down", "5"]).unwrap_err();
+    assert!(error.contains("the NIC has ports 1 to 4"), "{error}");
+    let report = running.end();
+    assert_eq!((&report["results"][0]["verified"], &report["results"][0]["errors"]), (&true.into(), &0.into()));
+}
+
+/// A profile of four structured EVs over two ports.
+const EXPLICIT: &str = r#"
+# Two hops of 8 bits, and 16 for the last tier to hash.
+id = 7
+mode = "explicit"
+ports = [1, 2]
+format = { kind = "stev", widths = [8, 8, 16] }
+evs = [
+  { ev = 0x01010001, port = 1 },
+  { ev = 0x01020001, port = 1 },
+  { ev = 0x02010001, port = 2 },
+  { ev = 0x02020001, port = 2 },
+]
+"#;
+
+#[test]
+fn an_ev_is_replaced_while_the_bench_goes_on_and_its_profile_stays_online_as_long_as_qps_use_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("profile.toml");
+    std::fs::write(&file, EXPLICIT).unwrap();
+    let running = Running::start(&["--workers", "2", "--planes", "2", "--ev-profile", file.to_str().unwrap()]);
+    let list = running.ask(&["ev", "list"]).unwrap();
+    assert!(list["destinations"][0]["destination"].as_str().unwrap().contains(':'), "IPv6 carries structured EVs");
+    let replaced = running.ask(&["ev", "replace", "0x02010001", "0x02030001"]).unwrap();
+    assert_eq!(
+        (&replaced["profile"], &replaced["places"], &replaced["new"]["port"]),
+        (&7.into(), &1.into(), &2.into())
+    );
+    until("the new one is used", || {
+        let list = running.ask(&["ev", "list"]).unwrap();
+        let evs = list["destinations"][0]["evs"].as_array().unwrap();
+        assert!(evs.iter().all(|entry| entry["profile"] == 7));
+        let listed: Vec<u64> = evs.iter().map(|entry| entry["ev"].as_u64().unwrap()).collect();
+        assert_eq!(evs.len(), 4);
+        !listed.contains(&0x0201_0001) && evs.iter().any(|e| e["ev"] == 0x0203_0001 && e["sent"].as_u64().unwrap() > 0)
+    });
+    let shown = running.ask(&["profile", "show", "7"]).unwrap()["profile"].clone();
+    assert_eq!(
+        (&shown["state"], &shown["qps"], &shown["evs"][2]["ev"]),
+        (&"online".into(), &1.into(), &0x0203_0001.into())
+    );
+    for (args, said) in [
+        (&["profile", "offline", "7"][..], "used by 1 QP"),
+        (&["profile", "remove", "7"], "ONLINE"),
+        (&["ev", "replace", "0x02010001", "0x02040001"], "in no explicit profile"),
+        (&["ev", "replace", "0x02020001", "0x02010001", "--port", "3"], "is for port 3"),
+        (&["profile", "create", "--file", file.to_str().unwrap()], "exists already"),
+    ] {
+        let error = running.ask(args).unwrap_err();
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+    let report = running.end();
+    assert_eq!((&report["results"][0]["verified"], &report["results"][0]["errors"]), (&true.into(), &0.into()));
+}
+
+#[test]
+fn a_profile_is_created_taken_online_and_offline_and_removed() {
+    let running = Running::start(&["--workers", "1", "--planes", "2"]);
+    let state = || running.ask(&["status"]).unwrap()["nics"][0]["profiles"].clone();
+    running.ask(&["profile", "create", "3"]).unwrap();
+    assert_eq!(state()[0]["state"], "offline");
+    running.ask(&["profile", "online", "3"]).unwrap();
+    assert_eq!((&state()[0]["state"], &state()[0]["mode"]), (&"online".into(), &"auto".into()));
+    assert_eq!(running.ask(&["profile", "show"]).unwrap()["profiles"], state());
+    running.ask(&["profile", "offline", "3"]).unwrap();
+    running.ask(&["profile", "remove", "3"]).unwrap();
+    assert_eq!(state(), serde_json::json!([]));
+    assert!(running.ask(&["profile", "show", "3"]).unwrap_err().contains("does not exist"));
+    for (args, said) in
+        [(&["profile", "create"][..], "ID"), (&["profile", "create", "--file", "/nonexistent/x"], "/nonexistent/x")]
+    {
+        let output = running.ctl(args);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said));
+    }
+    running.end();
+}
+
+#[test]
+fn a_follower_sees_denials_and_ports_and_blocks_nobody() {
+    use std::io::{BufRead, BufReader};
+    let running = Running::start(&["--workers", "1", "--planes", "2"]);
+    let mut follower = mrcnic()
+        .args(["ctl", "--socket"])
+        .arg(running.socket())
+        .args(["events", "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut wait_for = |what: Value| {
+        let so = |event: &Value| what.as_object().unwrap().iter().all(|(key, value)| event[key] == *value);
+        loop {
+            let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            assert!(event["time_us"].is_u64() && event["dropped"].is_u64(), "{event}");
+            if so(&event) {
+                return;
+            }
+        }
+    };
+    let ev = running.ask(&["ev", "list"]).unwrap()["destinations"][0]["evs"][0]["ev"].clone();
+    running.ask(&["ev", "deny", &ev.to_string()]).unwrap();
+    wait_for(serde_json::json!({ "event": "ev", "nic": "a", "ev": ev, "state": "denied" }));
+    running.ask(&["port", "down", "2"]).unwrap();
+    wait_for(serde_json::json!({ "event": "port", "nic": "a", "port": 2, "in_use": false }));
+    wait_for(serde_json::json!({ "event": "peer_ports", "nic": "b", "ports_out": [2] }));
+    let output = running.ctl(&["--nic", "b", "events"]);
+    let events: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().all(|event| event["nic"] == "b"), "{events:?}");
+    assert!(events.iter().any(|event| event["event"] == "peer_ports"), "{events:?}");
+    running.end();
+    // It ends with the NIC.
+    assert!(follower.wait().unwrap().success());
+}
+
 #[test]
 fn without_a_nic_at_the_socket_the_error_says_how_to_get_one() {
     let output = mrcnic().args(["ctl", "--socket", "/nonexistent/ctl", "status"]).output().unwrap();

@@ -30,7 +30,7 @@ impl Transfer {
     fn start(transport: TransportParams) -> Transfer {
         let spraying = SprayingParams { entropy_mask_bits: PATHS.ilog2() as u8, ..SprayingParams::default() };
         let params = NicParams { spraying, transport, ..NicParams::default() };
-        let mut run = Controlled::new(params, 1 << 20, Channel { delay_ns: RTT / 2, ..Channel::default() });
+        let mut run = Controlled::new(1, params, 1 << 20, Channel { delay_ns: RTT / 2, ..Channel::default() });
         let qp = run.pair.connect(0);
         let holes: Rc<Cell<u32>> = Rc::default();
         let used: Rc<RefCell<BTreeMap<u32, u32>>> = Rc::default();

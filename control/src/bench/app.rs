@@ -78,6 +78,8 @@ impl Mailbox {
 pub(super) struct Peer {
     pub(super) address: IpAddr,
     pub(super) qps: Vec<Qpn>,
+    /// How many of them have a UDP source port of their own, and are not sprayed.
+    pub(super) own_paths: usize,
     /// Requests in flight on each QP at most.
     pub(super) depth: usize,
     pub(super) source: Arc<Buffer>,
@@ -440,7 +442,7 @@ impl Requester {
         // What comes between two sizes counts with the second, so that nothing is left out.
         self.counted = nic.stats().iter().collect();
         let used = |&(ev, count): &(u32, u64)| count > run.evs_before.get(&ev).copied().unwrap_or(0);
-        outcome.evs_used = nic.ev_use(self.peer.address).filter(used).count();
+        outcome.evs_used = nic.ev_use(self.peer.address).filter(used).count() + self.peer.own_paths;
         outcome
     }
 }

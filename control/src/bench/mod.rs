@@ -8,12 +8,14 @@ mod pattern;
 mod receiver;
 mod report;
 mod setup;
+mod side;
 
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
+use crate::controller::ProfileSpec;
 use crate::error::Error;
 use app::{Command, Mailbox, Measured};
-use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, PortSpec};
+use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
 use setup::Running;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -58,6 +60,15 @@ impl Op {
     }
 }
 
+/// How packets are spread over paths, where no EV profile says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Spraying {
+    /// Over UDP source ports that the NIC draws, and all its ports
+    Default,
+    /// Not at all: each QP has its own UDP source port, from 49152 on, and its own port
+    None,
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -73,6 +84,14 @@ pub struct Options {
     pub depth: usize,
     /// The ports.
     pub link: Link,
+    /// Ports of each NIC, 1 to 8, each in a plane of its own; more than one over [`Link::Ring`] only.
+    pub planes: u8,
+    /// How packets are spread over paths.
+    pub spraying: Spraying,
+    /// The EV profile of all QPs of both NICs, instead of that.
+    pub profile: Option<ProfileSpec>,
+    /// QPs have IPv6 addresses.
+    pub ipv6: bool,
     /// Workers in all: 1 for both NICs, or an even number.
     pub workers: Option<usize>,
     /// A core for each worker; workers may share one.
@@ -91,6 +110,17 @@ pub struct Options {
     pub ctl: Option<PathBuf>,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
+}
+
+impl Options {
+    /// The name that JSON uses for how packets are spread.
+    const fn paths_name(&self) -> &'static str {
+        match (&self.profile, self.spraying) {
+            (Some(_), _) => "profile",
+            (None, Spraying::Default) => "default",
+            (None, Spraying::None) => "none",
+        }
+    }
 }
 
 /// Hears how a bench is going.
@@ -159,10 +189,6 @@ fn measure(
             }
             let done = mailbox.progress_ns.load(Ordering::Relaxed) as f64 / ns.max(1) as f64;
             progress(done.min(1.0));
-            // A memif port whose peer came or went is started again when somebody asks for its link.
-            for port in &running.ports {
-                port.link();
-            }
             std::thread::sleep(LOOK);
         }
     }
@@ -197,10 +223,11 @@ fn finish(
     for (reason, count) in stats.iter().flatten().flat_map(|stats| stats.drop_reasons()) {
         *drops.entry(reason.name()).or_insert(0) += count;
     }
-    let port_counters = ports.iter().map(|port| {
-        let counted = port.stats();
-        PortCounters { name: port.name().to_owned(), ipackets: counted.ipackets, opackets: counted.opackets }
-    });
+    let counters = |nic: &'static str, ports: &[Port]| {
+        let one = |(number, port): (u8, &Port)| PortCounters::of(nic, number, port);
+        (1..).zip(ports).map(one).collect::<Vec<_>>()
+    };
+    let port_counters = [counters("a", &ports[0]), counters("b", &ports[1])].concat();
     Ok(Report {
         schema: 1,
         dpdk_version: Eal::version(),
@@ -212,7 +239,10 @@ fn finish(
         workers: worker_count,
         memcpy_gbps,
         results,
-        ports: port_counters.collect(),
+        ports: port_counters,
+        planes: options.planes,
+        spraying: options.paths_name(),
+        ipv6: options.ipv6,
         mss,
         qps: options.qps,
         drops,
@@ -236,7 +266,7 @@ fn notes(options: &Options, running: &Running) -> Vec<String> {
         );
     }
     if options.mss.is_none() && running.mss < 4096 {
-        let max = running.ports.iter().map(dataplane::dpdk::Port::max_frame).min().unwrap_or(0);
+        let max = running.ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
         notes.push(format!("the ports carry frames of {max} bytes, so the MSS is {} instead of 4096", running.mss));
     }
     notes

@@ -5,6 +5,7 @@ use super::app::Measured;
 use crate::controller::ControlReport;
 use crate::text::grouped;
 use comfy_table::{CellAlignment, Table, presets};
+use dataplane::dpdk::Port;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,6 +27,12 @@ pub struct Report {
     pub results: Vec<SizeResult>,
     /// Counters of the ports, from `rte_eth_stats_get`.
     pub ports: Vec<PortCounters>,
+    /// Ports of each NIC.
+    pub planes: u8,
+    /// How packets are spread over paths: `default`, `none` or `profile`.
+    pub spraying: &'static str,
+    /// Whether the QPs have IPv6 addresses.
+    pub ipv6: bool,
     /// Payload of a packet in bytes.
     pub mss: u32,
     /// QPs of each requester.
@@ -113,14 +120,26 @@ pub struct Latency {
 }
 
 /// A port's packet counters.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct PortCounters {
-    /// The port.
+    /// DPDK's name of the port.
     pub name: String,
+    /// The NIC, `a` or `b`.
+    pub nic: &'static str,
+    /// Its number at the NIC, from 1.
+    pub port: u8,
     /// Packets received.
     pub ipackets: u64,
     /// Packets sent.
     pub opackets: u64,
+}
+
+impl PortCounters {
+    pub(super) fn of(nic: &'static str, number: u8, port: &Port) -> PortCounters {
+        let counted = port.stats();
+        let name = port.name().to_owned();
+        PortCounters { name, nic, port: number, ipackets: counted.ipackets, opackets: counted.opackets }
+    }
 }
 
 impl SizeResult {

@@ -1,10 +1,13 @@
 //! `mrcnic bench`.
 
+use super::ctl::read_profile;
 use super::output::standard_output;
-use crate::bench::{self, Link, Op, Options, Watcher};
+use crate::bench::{self, Link, Op, Options, Spraying, Watcher};
+use crate::controller::ProfileSpec;
 use crate::error::Error;
 use bytesize::ByteSize;
 use dataplane::dpdk::{Impairments, PortSpec};
+use dataplane::path::profile::PLANES_MAX;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -39,6 +42,18 @@ pub(super) struct Args {
     /// A DPDK port, given twice: vdev strings or PCI addresses of two ports that reach each other
     #[arg(long, value_name = "PORT", num_args = 1)]
     port: Vec<String>,
+    /// Ports of each NIC, 1 to 8, each in a plane of its own: as many pairs of net_ring ports
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES_MAX)))]
+    planes: u8,
+    /// How packets are spread over paths
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Spraying::Default)]
+    spraying: Spraying,
+    /// An EV profile for all QPs, in TOML; structured and SRv6 ones imply --ipv6
+    #[arg(long, value_name = "FILE", conflicts_with = "spraying")]
+    ev_profile: Option<PathBuf>,
+    /// Give the QPs IPv6 addresses
+    #[arg(long)]
+    ipv6: bool,
     /// Workers in all: 1 drives both NICs, else half of them drive each
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -120,6 +135,8 @@ impl Args {
         if matches!(link, Link::Null(_)) && self.op != Op::Write {
             return usage(format!("net_null has no other end: --op {} does not go with it", self.op.name()));
         }
+        self.check_planes(&link)?;
+        let profile = self.ev_profile.as_deref().map(read_profile).transpose()?;
         Ok(Options {
             op: self.op,
             sizes: self.sizes.clone(),
@@ -127,6 +144,10 @@ impl Args {
             qps: self.qps,
             depth: self.depth,
             link,
+            planes: self.planes,
+            spraying: self.spraying,
+            ipv6: self.ipv6 || profile.as_ref().is_some_and(ProfileSpec::needs_ipv6),
+            profile,
             workers: self.workers,
             cores: self.cores.clone(),
             impairments,
@@ -137,6 +158,21 @@ impl Args {
             ctl: self.ctl.clone(),
             idle_polls: self.idle_polls,
         })
+    }
+
+    fn check_planes(&self, link: &Link) -> Result<(), Error> {
+        let usage = |text: String| Err(Error::Usage(text));
+        match link {
+            Link::Ring => {}
+            _ if self.planes > 1 => return usage(format!("--planes {}: several go with net_ring only", self.planes)),
+            Link::Null(_) if self.ev_profile.is_some() || self.ipv6 || self.spraying == Spraying::None => {
+                return usage(
+                    "net_null has no other end: --spraying none, --ev-profile and --ipv6 do not go with it".into(),
+                );
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn link(&self) -> Result<Link, Error> {

@@ -1,11 +1,11 @@
 //! `mrcnic ctl`.
 
 use super::output::standard_output;
-use crate::controller::{Request, ask};
+use crate::controller::{ProfileSpec, Request, ask, follow};
 use crate::error::Error;
 use std::io::Write;
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 
 /// Ask a running NIC, over its UNIX socket
 ///
@@ -15,20 +15,26 @@ pub(super) struct Args {
     /// The NIC's socket
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// Which NIC of the process
-    #[arg(long, value_name = "NAME", default_value = "a")]
-    nic: String,
+    /// Which NIC of the process [default: a; for events, all]
+    #[arg(long, value_name = "NAME")]
+    nic: Option<String>,
     #[command(subcommand)]
     what: What,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// NICs, denials and probes
+    /// NICs with their ports, peers, profiles, denials and probes
     Status,
     /// Entropy values
     #[command(subcommand)]
     Ev(Ev),
+    /// EV profiles
+    #[command(subcommand)]
+    Profile(Profile),
+    /// Ports (planes) of the NIC
+    #[command(subcommand)]
+    Port(Port),
     /// Probe a path
     Probe {
         /// To whom
@@ -36,6 +42,12 @@ enum What {
         /// On which entropy value
         #[arg(long, value_parser = entropy_value)]
         ev: u32,
+    },
+    /// The last events, a line each: states of entropy values, and ports
+    Events {
+        /// Go on with those to come, until interrupted
+        #[arg(long)]
+        follow: bool,
     },
 }
 
@@ -61,6 +73,74 @@ enum Ev {
         #[arg(long, value_name = "ADDRESS")]
         to: Option<IpAddr>,
     },
+    /// Put another value into the place of one, in an explicit profile and in all QPs that use it
+    Replace {
+        /// The value that goes
+        #[arg(value_parser = entropy_value)]
+        current: u32,
+        /// The value that comes
+        #[arg(value_parser = entropy_value)]
+        new: u32,
+        /// The profile [default: the one that lists CURRENT]
+        #[arg(long, value_name = "ID")]
+        profile: Option<u64>,
+        /// Port of the new value, from 1 [default: that of the old one]
+        #[arg(long, value_name = "N")]
+        port: Option<u8>,
+        /// SRv6 path of the new value [default: that of the old one]
+        #[arg(long, value_name = "ADDRESS")]
+        segment: Option<Ipv6Addr>,
+        /// In every place of the list, and not in the first alone
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Profile {
+    /// Create a profile; it is offline then
+    Create {
+        /// Its number: the NIC draws its values, on all ports
+        #[arg(required_unless_present = "file", conflicts_with = "file")]
+        id: Option<u64>,
+        /// A TOML file that has all of it, its number included
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// One profile with its values, or all in short
+    Show {
+        /// Its number
+        id: Option<u64>,
+    },
+    /// Let QPs use a profile
+    Online {
+        /// Its number
+        id: u64,
+    },
+    /// Let no QP use a profile; refused while one does
+    Offline {
+        /// Its number
+        id: u64,
+    },
+    /// Remove a profile that is offline
+    Remove {
+        /// Its number
+        id: u64,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Port {
+    /// Use a port again, once its link is up
+    Up {
+        /// The port, from 1
+        port: u8,
+    },
+    /// Use a port no more, and tell all peers
+    Down {
+        /// The port, from 1
+        port: u8,
+    },
 }
 
 fn entropy_value(text: &str) -> Result<u32, String> {
@@ -69,24 +149,73 @@ fn entropy_value(text: &str) -> Result<u32, String> {
     value.map_err(|_| "an entropy value has 32 bits: give a decimal number, or 0x and hexadecimal digits".into())
 }
 
+/// Reads an EV profile from a file.
+pub(super) fn read_profile(path: &Path) -> Result<ProfileSpec, Error> {
+    let wrong = |why: &dyn std::fmt::Display| Error::Usage(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+    ProfileSpec::read(&text).map_err(|e| wrong(&format_args!("this is no EV profile: {e}")))
+}
+
 impl Args {
-    fn request(&self) -> Request {
-        let nic = self.nic.clone();
-        match self.what {
+    fn request(&self) -> Result<Request, Error> {
+        let nic = self.nic.clone().unwrap_or_else(|| "a".into());
+        Ok(match &self.what {
             What::Status => Request::Status {},
-            What::Ev(Ev::List) => Request::EvList { nic },
-            What::Ev(Ev::Deny { ev, to }) => Request::EvDeny { nic, destination: to, ev, denied: true },
-            What::Ev(Ev::Allow { ev, to }) => Request::EvDeny { nic, destination: to, ev, denied: false },
-            What::Probe { destination, ev } => Request::Probe { nic, destination, ev },
+            What::Ev(ev) => ev.request(nic),
+            What::Profile(profile) => profile.request(nic)?,
+            &What::Port(Port::Up { port }) => Request::Port { nic, port, up: true },
+            &What::Port(Port::Down { port }) => Request::Port { nic, port, up: false },
+            &What::Probe { destination, ev } => Request::Probe { nic, destination, ev },
+            &What::Events { follow } => Request::Events { nic: self.nic.clone(), follow },
+        })
+    }
+}
+
+impl Ev {
+    const fn request(&self, nic: String) -> Request {
+        match *self {
+            Ev::List => Request::EvList { nic },
+            Ev::Deny { ev, to } => Request::EvDeny { nic, destination: to, ev, denied: true },
+            Ev::Allow { ev, to } => Request::EvDeny { nic, destination: to, ev, denied: false },
+            Ev::Replace { current, new, profile, port, segment, all } => {
+                Request::EvReplace { nic, current, new, profile, port, segment, all }
+            }
         }
+    }
+}
+
+impl Profile {
+    fn request(&self, nic: String) -> Result<Request, Error> {
+        Ok(match self {
+            Profile::Create { file: Some(file), .. } => Request::ProfileCreate { nic, profile: read_profile(file)? },
+            Profile::Create { id, .. } => {
+                let profile = ProfileSpec { id: id.unwrap_or_default(), ..ProfileSpec::default() };
+                Request::ProfileCreate { nic, profile }
+            }
+            &Profile::Show { id } => Request::ProfileShow { nic, id },
+            &Profile::Online { id } => Request::ProfileOnline { nic, id },
+            &Profile::Offline { id } => Request::ProfileOffline { nic, id },
+            &Profile::Remove { id } => Request::ProfileRemove { nic, id },
+        })
     }
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let answer = ask(&args.socket, &args.request())?;
     let mut out = standard_output(false);
-    writeln!(out, "{answer}")?;
+    match args.request()? {
+        // Who follows wants each line at once.
+        Request::Events { nic, follow: true } => {
+            follow(&args.socket, nic, |line| writeln!(out, "{line}").and_then(|()| out.flush()))?;
+        }
+        request @ Request::Events { .. } => {
+            let answer = ask(&args.socket, &request)?;
+            for event in answer["events"].as_array().into_iter().flatten() {
+                writeln!(out, "{event}")?;
+            }
+        }
+        request => writeln!(out, "{}", ask(&args.socket, &request)?)?,
+    }
     out.flush()?;
     Ok(())
 }

@@ -1,15 +1,14 @@
 //! `mrcnic ev`: entropy values.
 
-mod field;
 mod report;
 
 use super::output::standard_output;
 use crate::error::{Error, say};
+use crate::field::Field;
 use clap::{Subcommand, ValueEnum};
 use dataplane::path::profile::{
     EVS_PER_PROFILE_MAX, EvField, EvFormat, Expansion, ExpansionError, PLANES_MAX, PortSet,
 };
-use field::Field;
 use report::Report;
 use std::io::Write;
 

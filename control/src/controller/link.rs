@@ -101,7 +101,7 @@ impl WorkerEnd {
     fn tell(&mut self, nic: &mut Nic) -> bool {
         let mut told = false;
         for _ in 0..BATCH {
-            let next = self.waiting.pop_front().or_else(|| nic.poll_event().map(Event::Ev));
+            let next = self.waiting.pop_front().or_else(|| next_of(nic));
             let Some(event) = next else { break };
             if let Err(event) = self.shared.events.push(event) {
                 self.shared.stats.events_waited.fetch_add(1, Relaxed);
@@ -117,6 +117,12 @@ impl WorkerEnd {
     }
 }
 
+/// The engine's next event; ports are few, and come first.
+#[inline]
+fn next_of(nic: &mut Nic) -> Option<Event> {
+    nic.poll_port_event().map(Event::Port).or_else(|| nic.poll_event().map(Event::Ev))
+}
+
 /// Does what a command says; an event where the answer is not one of the engine's own.
 pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Event> {
     match command {
@@ -127,9 +133,18 @@ pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Even
             nic.deny(now, destination, ev, denied);
             None
         }
+        Command::ReplaceEv { profile, current, new, copies } => {
+            nic.replace_ev(now, profile, current, new, copies);
+            None
+        }
+        Command::Port { port, in_use } => {
+            nic.set_port(now, port, in_use);
+            None
+        }
+        Command::TellPorts => Some(Event::Untold(nic.tell_ports())),
         Command::Report => {
             nic.report_states(now);
-            None
+            Some(Event::Peers(nic.destinations().map(|peer| (peer, nic.peer_ports_out(peer))).collect()))
         }
         // An operator asked: allocating for the answer is no matter.
         Command::List => {

@@ -1,25 +1,40 @@
-//! The control side of a NIC, sans-IO: which entropy values are probed, and which are denied.
+//! The control side of a NIC, sans-IO: which entropy values are probed and which denied, EV profiles, and which ports are in use.
 //!
 //! It takes events of the engines and the time, and gives commands for them; who carries them (rings, on a live NIC; a loop, in virtual
 //! time) is not its business. Workers own the states of entropy values and the transitions that packets and timers cause; the
-//! controller owns the schedule of probes and the denials.
+//! controller owns the schedule of probes, the denials, the profiles, and the ports, of which it has peers told until they confirm.
 
+mod desk;
+mod journal;
 mod link;
+mod member;
 mod operator;
+mod ports;
+mod profiles;
+mod socket;
 mod thread;
 
 pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, link};
-pub use operator::{Operator, Request, Server, ask};
-pub use thread::{ControlReport, ControlThread, ControlledNic};
+pub use member::ControlledNic;
+pub use operator::{Operator, Request};
+pub use ports::PortStatus;
+pub use profiles::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileError, ProfileSpec, Profiles};
+pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
+pub use thread::{ControlReport, ControlThread};
 
 use dataplane::Ns;
-use dataplane::nic::{EvEvent, EvReport, EvState};
+use dataplane::nic::{EvEvent, EvReport, EvState, PortEvent, PortId};
+use dataplane::path::PortMask;
+use dataplane::path::profile::{Copies, Ev};
 use dataplane::time::US;
+use ports::{Change, Ports};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// `ReliabilityProbePeriod` at its default, in ns.
 pub const PROBE_PERIOD: u64 = 150 * US;
+/// Notices that wait to be taken; the oldest ones beyond are counted and left out.
+pub const NOTICES_MAX: usize = 1024;
 
 /// What an engine is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +55,27 @@ pub enum Command {
         /// Whether it is denied from now on.
         denied: bool,
     },
-    /// Tell again which values are not good: events were lost.
+    /// Replace a value of an EV profile.
+    ReplaceEv {
+        /// The profile.
+        profile: u64,
+        /// The value that goes.
+        current: u32,
+        /// What comes.
+        new: Ev,
+        /// In its first turn, or in all.
+        copies: Copies,
+    },
+    /// Take a port out of use, or into it, and tell all peers.
+    Port {
+        /// The port.
+        port: PortId,
+        /// Whether it is in use from now on.
+        in_use: bool,
+    },
+    /// Tell the peers that have not confirmed which ports are in use, and how many these are.
+    TellPorts,
+    /// Tell again which values are not good, and what peers said of their ports: events were lost.
     Report,
     /// Tell all values.
     List,
@@ -60,16 +95,68 @@ pub struct EvList {
 pub enum Event {
     /// A value changed its state.
     Ev(EvEvent),
+    /// Ports of a peer, or the NIC's own, went out of use or came back.
+    Port(PortEvent),
+    /// So many peers have not confirmed which ports are in use, as [`Command::TellPorts`] asked.
+    Untold(usize),
+    /// What each peer said of its ports, as [`Command::Report`] asked.
+    Peers(Vec<(IpAddr, PortMask)>),
     /// No QP is open with this destination any more: its values are forgotten.
     Gone(IpAddr),
     /// The values of all its destinations, as [`Command::List`] asked.
     Listed(Vec<EvList>),
 }
 
+/// Something that an operator may want to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// When.
+    pub at: Ns,
+    /// What happened.
+    pub what: Happening,
+    /// Events and notices that were left out before this one, since the NIC came up.
+    pub dropped: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A value changed its state.
+    Ev {
+        /// Towards whom.
+        destination: IpAddr,
+        /// The value.
+        ev: u32,
+        /// Its state from then on.
+        state: EvState,
+    },
+    /// A port of the NIC changed.
+    Port {
+        /// The port.
+        port: PortId,
+        /// How it is from then on.
+        status: PortStatus,
+    },
+    /// A peer told of its ports.
+    PeerPorts {
+        /// The peer.
+        destination: IpAddr,
+        /// Bit i: its port i is out of use.
+        out: PortMask,
+    },
+}
+
 /// The values of a destination that are assumed bad, in the order of their probes.
 #[derive(Debug, Default)]
 struct Suspects {
     values: VecDeque<u32>,
+}
+
+/// Events that a worker left out, as it counted: of entropy values, and of ports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dropped {
+    evs: u64,
+    ports: u64,
 }
 
 /// The controller of one NIC.
@@ -79,44 +166,83 @@ pub struct Controller {
     suspects: BTreeMap<IpAddr, Suspects>,
     denied: BTreeSet<(Option<IpAddr>, u32)>,
     next_probe: Option<Ns>,
+    ports: Ports,
+    /// Ports that peers said are out.
+    peers_out: BTreeMap<IpAddr, PortMask>,
+    profiles: Profiles,
     commands: VecDeque<Command>,
-    events_dropped: u64,
+    notices: VecDeque<Notice>,
+    notices_dropped: u64,
+    events_dropped: Vec<Dropped>,
     probes: u64,
 }
 
 impl Controller {
-    /// A controller that probes every `probe_period_ns` (1 ns to 8 s; at the default 150 us).
+    /// The controller of a NIC with `workers` workers and `ports` ports, 1 to 8, all in use. It probes every `probe_period_ns` (1 ns to 8 s;
+    /// at the default 150 us), and a port status update is repeated after as long for the first time.
     #[must_use]
-    pub fn new(probe_period_ns: u64) -> Controller {
+    pub fn new(probe_period_ns: u64, workers: usize, ports: u8) -> Controller {
+        let probe_period_ns = probe_period_ns.max(1);
         Controller {
-            probe_period_ns: probe_period_ns.max(1),
+            probe_period_ns,
             suspects: BTreeMap::new(),
             denied: BTreeSet::new(),
             next_probe: None,
+            ports: Ports::new(ports, workers, probe_period_ns),
+            peers_out: BTreeMap::new(),
+            profiles: Profiles::new(ports),
             commands: VecDeque::new(),
-            events_dropped: 0,
+            notices: VecDeque::new(),
+            notices_dropped: 0,
+            events_dropped: vec![Dropped::default(); workers],
             probes: 0,
         }
     }
 
-    /// An engine told something.
-    pub fn on_event(&mut self, now: Ns, event: Event) {
+    /// Worker number `worker` told something.
+    pub fn on_event(&mut self, now: Ns, worker: usize, event: Event) {
         match event {
             // Whoever asked for it takes it.
             Event::Listed(_) => {}
             Event::Gone(destination) => {
                 self.suspects.remove(&destination);
+                self.peers_out.remove(&destination);
+            }
+            Event::Untold(count) => self.ports.untold(now, worker, count),
+            Event::Peers(peers) => peers.into_iter().for_each(|(peer, out)| self.on_peer(now, peer, out)),
+            Event::Port(event) => {
+                self.count_dropped(worker, |dropped| &mut dropped.ports, event.dropped);
+                // The NIC's own are known here first.
+                if let Some(peer) = event.peer {
+                    self.on_peer(event.at, peer, event.out);
+                }
             }
             Event::Ev(event) => {
-                if event.dropped > self.events_dropped {
-                    self.events_dropped = event.dropped;
-                    self.commands.push_back(Command::Report);
-                }
+                self.count_dropped(worker, |dropped| &mut dropped.evs, event.dropped);
                 self.on_state(now, event.destination, event.ev, event.state);
+                let EvEvent { at, destination, ev, state, .. } = event;
+                self.notice(at, Happening::Ev { destination, ev, state });
             }
         }
         if self.suspects.is_empty() {
             self.next_probe = None;
+        }
+    }
+
+    /// What a worker left out it has to tell again.
+    fn count_dropped(&mut self, worker: usize, of: fn(&mut Dropped) -> &mut u64, dropped: u64) {
+        let Some(counted) = self.events_dropped.get_mut(worker).map(of) else { return };
+        if dropped > *counted {
+            *counted = dropped;
+            self.commands.push_back(Command::Report);
+        }
+    }
+
+    fn on_peer(&mut self, at: Ns, destination: IpAddr, out: PortMask) {
+        let before =
+            if out == 0 { self.peers_out.remove(&destination) } else { self.peers_out.insert(destination, out) };
+        if before.unwrap_or(0) != out {
+            self.notice(at, Happening::PeerPorts { destination, out });
         }
     }
 
@@ -137,8 +263,20 @@ impl Controller {
         }
     }
 
-    /// Time came: one probe to each destination that has a value assumed bad, its values in turn.
+    fn notice(&mut self, at: Ns, what: Happening) {
+        if self.notices.len() == NOTICES_MAX {
+            self.notices.pop_front();
+            self.notices_dropped += 1;
+        }
+        let dropped = self.events_dropped.iter().map(|dropped| dropped.evs + dropped.ports).sum::<u64>();
+        self.notices.push_back(Notice { at, what, dropped: dropped + self.notices_dropped });
+    }
+
+    /// Time came: one probe to each destination that has a value assumed bad, its values in turn; and peers are told of ports again.
     pub fn on_time(&mut self, now: Ns) {
+        if self.ports.on_time(now) {
+            self.commands.push_back(Command::TellPorts);
+        }
         let Some(due) = self.next_probe.filter(|&due| due <= now) else { return };
         for (&destination, suspects) in &mut self.suspects {
             if let Some(ev) = suspects.values.pop_front() {
@@ -152,9 +290,14 @@ impl Controller {
         self.next_probe = Some(if next > now { next } else { now + self.probe_period_ns });
     }
 
-    /// When [`Controller::on_time`] is to be called next; `None` while nothing is probed.
+    /// When [`Controller::on_time`] is to be called next; `None` while nothing is probed, and no peer has to be told of ports.
     #[must_use]
-    pub const fn next_wake(&self) -> Option<Ns> {
+    pub fn next_wake(&self) -> Option<Ns> {
+        [self.next_probe, self.ports.next()].into_iter().flatten().min()
+    }
+
+    /// When the next probe is due.
+    pub(super) const fn next_probe(&self) -> Option<Ns> {
         self.next_probe
     }
 
@@ -173,6 +316,73 @@ impl Controller {
         self.denied.iter().copied()
     }
 
+    /// The link of a port went up or down. True when that changed something.
+    pub fn set_link(&mut self, now: Ns, port: PortId, up: bool) -> bool {
+        self.set_port(now, port, |status| status.link = up)
+    }
+
+    /// An operator wants a port up or down. True when that changed something; a port that the NIC does not have does not change.
+    pub fn set_admin(&mut self, now: Ns, port: PortId, up: bool) -> bool {
+        self.set_port(now, port, |status| status.admin = up)
+    }
+
+    fn set_port(&mut self, now: Ns, port: PortId, change: impl FnOnce(&mut PortStatus)) -> bool {
+        let change = self.ports.change(now, port, change).unwrap_or(Change::Nothing);
+        let Some(&status) = self.ports.status().get(usize::from(port.0)).filter(|_| change != Change::Nothing) else {
+            return false;
+        };
+        if change == Change::Use {
+            self.commands.push_back(Command::Port { port, in_use: status.in_use() });
+        }
+        self.notice(now, Happening::Port { port, status });
+        true
+    }
+
+    /// The NIC's ports.
+    #[must_use]
+    pub fn ports(&self) -> &[PortStatus] {
+        self.ports.status()
+    }
+
+    /// Peers that had not confirmed which ports are in use, when workers told them last.
+    #[must_use]
+    pub fn untold_peers(&self) -> usize {
+        self.ports.untold_peers()
+    }
+
+    /// Peers that said that ports are out, and which: bit i stands for port i.
+    pub fn peers_out(&self) -> impl Iterator<Item = (IpAddr, PortMask)> + '_ {
+        self.peers_out.iter().map(|(&peer, &out)| (peer, out))
+    }
+
+    /// The EV profiles.
+    #[must_use]
+    pub const fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    /// The EV profiles, to be changed.
+    pub const fn profiles_mut(&mut self) -> &mut Profiles {
+        &mut self.profiles
+    }
+
+    /// Puts an EV into the place of another, in the profile that lists it (or in the one that is named) and wherever QPs use it. It tells the
+    /// profile, what came, and in how many places of the list. A new EV without a port or a path has those of the old one.
+    ///
+    /// # Errors
+    /// [`ProfileError`]; nothing changes then.
+    pub fn replace_ev(
+        &mut self,
+        profile: Option<u64>,
+        current: u32,
+        new: EvSpec,
+        copies: Copies,
+    ) -> Result<(u64, Ev, u32), ProfileError> {
+        let (profile, new, places) = self.profiles.replace(profile, current, new, copies)?;
+        self.commands.push_back(Command::ReplaceEv { profile, current, new, copies });
+        Ok((profile, new, places))
+    }
+
     /// Values assumed bad towards a destination, in the order of their probes.
     pub fn suspects(&self, destination: IpAddr) -> impl Iterator<Item = u32> + '_ {
         self.suspects.get(&destination).into_iter().flat_map(|suspects| suspects.values.iter().copied())
@@ -184,14 +394,20 @@ impl Controller {
         self.probes
     }
 
-    /// Takes the oldest command.
+    /// Passes on what an operator asks of the engines.
+    pub(super) fn pass_on(&mut self, command: Command) {
+        self.commands.push_back(command);
+    }
+
+    /// Takes the oldest command. [`Command::Probe`] and a denial towards one destination are for the worker that owns it, all others for
+    /// every worker.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// Puts a command back that could not be carried: it is the next again.
-    pub fn put_back(&mut self, command: Command) {
-        self.commands.push_front(command);
+    /// Takes the oldest notice.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
     }
 }
 
@@ -216,9 +432,9 @@ mod tests {
 
     #[test]
     fn with_three_values_bad_each_is_probed_every_450_us() {
-        let mut controller = Controller::new(PROBE_PERIOD);
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
         for ev in [256, 300, 383] {
-            controller.on_event(Ns(7), event(PEER, ev, EvState::AssumedBad));
+            controller.on_event(Ns(7), 0, event(PEER, ev, EvState::AssumedBad));
         }
         let mut seen = Vec::new();
         while let Some(at) = controller.next_wake().filter(|at| at.0 < 1_000 * US) {
@@ -231,22 +447,22 @@ mod tests {
 
     #[test]
     fn each_destination_with_a_bad_value_gets_one_probe_a_period_and_probing_stops_when_none_is_left() {
-        let mut controller = Controller::new(PROBE_PERIOD);
-        controller.on_event(Ns::ZERO, event(PEER, 256, EvState::AssumedBad));
-        controller.on_event(Ns::ZERO, event(OTHER, 257, EvState::AssumedBad));
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
+        controller.on_event(Ns::ZERO, 0, event(PEER, 256, EvState::AssumedBad));
+        controller.on_event(Ns::ZERO, 0, event(OTHER, 257, EvState::AssumedBad));
         controller.on_time(Ns(PROBE_PERIOD));
         assert_eq!(probes(&mut controller), [(PEER, 256), (OTHER, 257)]);
-        controller.on_event(Ns(PROBE_PERIOD), event(PEER, 256, EvState::Good));
-        controller.on_event(Ns(PROBE_PERIOD), Event::Gone(OTHER));
+        controller.on_event(Ns(PROBE_PERIOD), 0, event(PEER, 256, EvState::Good));
+        controller.on_event(Ns(PROBE_PERIOD), 0, Event::Gone(OTHER));
         assert_eq!(controller.next_wake(), None);
-        controller.on_event(Ns(500 * US), event(PEER, 258, EvState::AssumedBad));
+        controller.on_event(Ns(500 * US), 0, event(PEER, 258, EvState::AssumedBad));
         assert_eq!(controller.next_wake(), Some(Ns(650 * US)));
     }
 
     #[test]
     fn a_controller_that_comes_late_sends_one_probe_and_not_all_that_it_missed() {
-        let mut controller = Controller::new(PROBE_PERIOD);
-        controller.on_event(Ns::ZERO, event(PEER, 256, EvState::AssumedBad));
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
+        controller.on_event(Ns::ZERO, 0, event(PEER, 256, EvState::AssumedBad));
         controller.on_time(Ns(1_000 * US));
         assert_eq!(probes(&mut controller).len(), 1);
         assert_eq!(controller.next_wake(), Some(Ns(1_150 * US)));
@@ -254,22 +470,66 @@ mod tests {
 
     #[test]
     fn lost_events_make_the_controller_ask_for_a_report() {
-        let mut controller = Controller::new(PROBE_PERIOD);
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
         let lost = EvEvent { at: Ns::ZERO, destination: PEER, ev: 256, state: EvState::Good, dropped: 3 };
-        controller.on_event(Ns::ZERO, Event::Ev(lost));
+        controller.on_event(Ns::ZERO, 0, Event::Ev(lost));
         assert_eq!(controller.poll_command(), Some(Command::Report));
-        controller.on_event(Ns::ZERO, Event::Ev(lost));
+        controller.on_event(Ns::ZERO, 0, Event::Ev(lost));
         assert_eq!(controller.poll_command(), None);
     }
 
     #[test]
     fn a_denial_is_a_command_once() {
-        let mut controller = Controller::new(PROBE_PERIOD);
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
         assert!(controller.deny(Some(PEER), 300, true));
         assert!(!controller.deny(Some(PEER), 300, true));
         assert_eq!(controller.poll_command(), Some(Command::Deny { destination: Some(PEER), ev: 300, denied: true }));
         assert_eq!(controller.denied().collect::<Vec<_>>(), [(Some(PEER), 300)]);
         assert!(controller.deny(Some(PEER), 300, false));
         assert_eq!(controller.poll_command(), Some(Command::Deny { destination: Some(PEER), ev: 300, denied: false }));
+    }
+
+    #[test]
+    fn each_workers_lost_events_are_told_again_whatever_another_worker_lost() {
+        let mut controller = Controller::new(PROBE_PERIOD, 2, 1);
+        let lost = |dropped| Event::Port(PortEvent { at: Ns::ZERO, peer: Some(PEER), out: 1, dropped });
+        controller.on_event(Ns::ZERO, 0, lost(5));
+        assert_eq!(controller.poll_command(), Some(Command::Report));
+        controller.on_event(Ns::ZERO, 1, lost(2));
+        assert_eq!(controller.poll_command(), Some(Command::Report));
+        controller.on_event(Ns::ZERO, 1, Event::Peers(vec![(PEER, 2), (OTHER, 0)]));
+        assert_eq!(controller.peers_out().collect::<Vec<_>>(), [(PEER, 2)]);
+        let notices: Vec<Notice> = std::iter::from_fn(|| controller.poll_notice()).collect();
+        let expected =
+            |out, dropped| Notice { at: Ns::ZERO, what: Happening::PeerPorts { destination: PEER, out }, dropped };
+        assert_eq!(notices, [expected(1, 5), expected(2, 7)]);
+    }
+
+    #[test]
+    fn a_port_is_a_command_when_its_use_changes_and_a_notice_whenever_it_changes() {
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 2);
+        let port = PortId(1);
+        assert!(controller.set_admin(Ns(3), port, false));
+        assert_eq!(controller.poll_command(), Some(Command::Port { port, in_use: false }));
+        assert!(controller.set_link(Ns(4), port, false));
+        assert!(!controller.set_link(Ns(5), port, false));
+        assert!(!controller.set_link(Ns(5), PortId(2), false));
+        assert_eq!(controller.poll_command(), None);
+        let notices: Vec<_> = std::iter::from_fn(|| controller.poll_notice()).map(|notice| notice.what).collect();
+        let expected = [(true, false), (false, false)].map(|(link, admin)| PortStatus { link, admin });
+        assert_eq!(notices, expected.map(|status| Happening::Port { port, status }));
+        assert_eq!(controller.next_wake(), Some(Ns(3 + PROBE_PERIOD)));
+    }
+
+    #[test]
+    fn notices_that_nobody_takes_are_counted_and_the_newest_are_kept() {
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
+        for n in 0..NOTICES_MAX as u64 + 3 {
+            controller.set_link(Ns(n), PortId(0), n % 2 == 1);
+        }
+        let first = controller.poll_notice().unwrap();
+        assert_eq!((first.at, first.dropped), (Ns(3), 0));
+        let last = std::iter::from_fn(|| controller.poll_notice()).last().unwrap();
+        assert_eq!(last.dropped, 3);
     }
 }

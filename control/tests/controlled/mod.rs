@@ -16,11 +16,11 @@ pub(crate) struct Controlled {
 }
 
 impl Controlled {
-    pub(crate) fn new(params: NicParams, bytes: usize, channel: Channel) -> Controlled {
+    pub(crate) fn new(planes: u8, params: NicParams, bytes: usize, channel: Channel) -> Controlled {
         let spraying = SprayingParams { assumed_bad_ns: None, ..params.spraying };
-        let pair = Pair::new(NicParams { spraying, ..params }, bytes, channel, 1);
+        let pair = Pair::in_planes(planes, true, NicParams { spraying, ..params }, bytes, channel, 1);
         let (worker, control) = link(None);
-        Controlled { pair, controller: Controller::new(PROBE_PERIOD), worker, control }
+        Controlled { pair, controller: Controller::new(PROBE_PERIOD, 1, planes), worker, control }
     }
 
     /// Lets time pass; the controller looks every microsecond, which is finer than anything that it does.
@@ -29,7 +29,7 @@ impl Controlled {
             self.pair.run_for(US);
             self.exchange();
             while let Some(event) = self.control.poll() {
-                self.controller.on_event(self.pair.now, event);
+                self.controller.on_event(self.pair.now, 0, event);
             }
             self.controller.on_time(self.pair.now);
             while let Some(command) = self.controller.poll_command() {

@@ -30,7 +30,7 @@ pub use eal::{Eal, EalOptions, Memory};
 pub use error::{Error, Said};
 pub use impair::{ImpairmentError, Impairments};
 pub use lane::{App, Engine, Lane, Poll};
-pub use port::{Port, PortConfig, PortStats, Queue};
+pub use port::{LinkWatch, Port, PortConfig, PortStats, Queue};
 pub use rx::{Batch, Frame, Mbuf, RxQueue};
 pub use spec::PortSpec;
 pub use stats::{Counter, LaneStats};

@@ -415,15 +415,13 @@ impl Port {
     /// To be asked now and then: a `net_memif` client without link tries to reach its server from here, ten times a second
     /// at most.
     pub fn link(&self) -> Option<u32> {
-        let mut mbps = 0;
-        // SAFETY: the port is open.
-        let up = unsafe { sys::mrc_link(self.inner.id, &raw mut mbps) } == 1;
-        if let Some(gate) = &self.inner.gate
-            && !up
-        {
-            gate.restart(self.inner.id);
-        }
-        up.then_some(mbps)
+        self.inner.link()
+    }
+
+    /// What looks at the port's link from another thread. It keeps the port open.
+    #[must_use]
+    pub fn link_watch(&self) -> LinkWatch {
+        LinkWatch(self.keep())
     }
 
     /// The port's counters.
@@ -446,6 +444,31 @@ impl Port {
 
     pub(super) fn keep(&self) -> Arc<Inner> {
         Arc::clone(&self.inner)
+    }
+}
+
+/// A port's link, for a thread that has neither the port nor a queue of it.
+#[derive(Clone, Debug)]
+pub struct LinkWatch(Arc<Inner>);
+
+impl LinkWatch {
+    /// As [`Port::link`].
+    pub fn link(&self) -> Option<u32> {
+        self.0.link()
+    }
+}
+
+impl Inner {
+    fn link(&self) -> Option<u32> {
+        let mut mbps = 0;
+        // SAFETY: the port is open as long as this is there, and drivers let any thread read a port's link.
+        let up = unsafe { sys::mrc_link(self.id, &raw mut mbps) } == 1;
+        if let Some(gate) = &self.gate
+            && !up
+        {
+            gate.restart(self.id);
+        }
+        up.then_some(mbps)
     }
 }
 

@@ -1,13 +1,13 @@
-//! A field on the command line: `NAME:BITS[:KEY=V,..]`.
+//! A field of EVs in text: `NAME:BITS[:KEY=V,..]`, on the command line and in files.
 
 use dataplane::path::profile::{EvField, FIELD_BITS_MAX};
 use std::str::FromStr;
 
 /// A field and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) field: EvField,
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) field: EvField,
 }
 
 const FORM: &str = "a field is NAME:BITS or NAME:BITS:KEY=V,.., as in hop1:4 or hop1:4:min=0,max=3";
@@ -35,13 +35,14 @@ impl FromStr for Field {
     }
 }
 
+/// What was said of a field besides its bits.
 #[derive(Default)]
-struct Keys {
-    min: Option<u32>,
-    max: Option<u32>,
-    init: Option<u32>,
-    mask: Option<u32>,
-    fixed: Option<u32>,
+pub(crate) struct Keys {
+    pub(crate) min: Option<u32>,
+    pub(crate) max: Option<u32>,
+    pub(crate) init: Option<u32>,
+    pub(crate) mask: Option<u32>,
+    pub(crate) fixed: Option<u32>,
 }
 
 impl Keys {
@@ -65,7 +66,8 @@ impl Keys {
         Ok(keys)
     }
 
-    fn field(self, width: u8) -> Result<EvField, String> {
+    /// The field of `width` bits; what was not said has its default.
+    pub(crate) fn field(self, width: u8) -> Result<EvField, String> {
         let Keys { min, max, init, mask, fixed } = self;
         if let Some(value) = fixed {
             if [min, max, init, mask].iter().any(Option::is_some) {

@@ -1,0 +1,234 @@
+//! Requests of operators, as the control thread answers them.
+
+use super::journal::{Journal, port_numbers, state_name};
+use super::member::Member;
+use super::operator::{Ask, Request, refusal};
+use super::profiles::mode_of;
+use super::{Command, ControlledNic, Controller, EvList, EvSpec, LinkStats, Mode, ProfileSpec};
+use dataplane::Ns;
+use dataplane::nic::PortId;
+use dataplane::path::profile::{Copies, ProfileState};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+/// Lists that are gathered at a time.
+const LISTINGS_MAX: usize = 64;
+
+/// Requests of operators, and those that wait for the workers.
+pub(super) struct Desk {
+    listings: Vec<Listing>,
+    journal: Arc<Journal>,
+}
+
+/// A list that is being gathered: which NIC's, from which workers still, for whom.
+struct Listing {
+    nic: usize,
+    missing: Vec<usize>,
+    lists: Vec<EvList>,
+    answer: mpsc::Sender<Value>,
+}
+
+/// An answer, or `None` where it comes later.
+type Reply = Result<Option<Value>, String>;
+
+fn done() -> Reply {
+    Ok(Some(json!({ "ok": true })))
+}
+
+fn said<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
+    result.map_err(|e| e.to_string())
+}
+
+impl Desk {
+    pub(super) const fn new(journal: Arc<Journal>) -> Desk {
+        Desk { listings: Vec::new(), journal }
+    }
+
+    pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
+        // Whoever asked may have gone: that is no matter of ours.
+        match self.reply(now, request, &answer, members) {
+            Ok(None) => {}
+            Ok(Some(reply)) => drop(answer.send(reply)),
+            Err(why) => drop(answer.send(refusal(why))),
+        }
+    }
+
+    fn reply(&mut self, now: Ns, request: Request, answer: &mpsc::Sender<Value>, members: &mut [Member]) -> Reply {
+        match request {
+            Request::Status {} => {
+                let nics: Vec<Value> = members.iter().map(|member| status(&member.nic)).collect();
+                Ok(Some(json!({ "ok": true, "nics": nics })))
+            }
+            Request::Events { nic, follow } => {
+                if let Some(name) = &nic {
+                    find(members, name)?;
+                }
+                Ok(Some(self.events(nic.as_deref(), follow)))
+            }
+            Request::EvList { nic } => self.list(find(members, &nic)?, answer, members),
+            Request::EvDeny { nic, destination, ev, denied } => {
+                let changed = controller(members, &nic)?.deny(destination, ev, denied);
+                Ok(Some(json!({ "ok": true, "changed": changed })))
+            }
+            Request::EvReplace { nic, current, new, profile, port, segment, all } => {
+                let copies = if all { Copies::All } else { Copies::One };
+                let new = EvSpec { ev: new, port, segment };
+                let replaced = controller(members, &nic)?.replace_ev(profile, current, new, copies);
+                let (profile, new, places) = said(replaced)?;
+                let new = EvSpec { ev: new.value, port: Some(new.port), segment: new.segment };
+                Ok(Some(json!({ "ok": true, "profile": profile, "new": new, "places": places })))
+            }
+            Request::Probe { nic, destination, ev } => {
+                controller(members, &nic)?.pass_on(Command::Probe { destination, ev });
+                done()
+            }
+            Request::Port { nic, port, up } => {
+                let changed = set_admin(now, controller(members, &nic)?, port, up)?;
+                Ok(Some(json!({ "ok": true, "changed": changed })))
+            }
+            Request::ProfileCreate { nic, profile } => create(controller(members, &nic)?, &profile),
+            Request::ProfileShow { nic, id } => show(controller(members, &nic)?, id),
+            Request::ProfileOnline { nic, id } => {
+                said(controller(members, &nic)?.profiles_mut().online(id))?;
+                done()
+            }
+            Request::ProfileOffline { nic, id } => {
+                said(controller(members, &nic)?.profiles_mut().offline(id))?;
+                done()
+            }
+            Request::ProfileRemove { nic, id } => {
+                said(controller(members, &nic)?.profiles_mut().remove(id))?;
+                done()
+            }
+        }
+    }
+
+    /// What is in the journal; who follows reads it there.
+    fn events(&self, nic: Option<&str>, follow: bool) -> Value {
+        if follow {
+            return json!({ "ok": true, "following": true });
+        }
+        json!({ "ok": true, "events": self.journal.read(None, nic, 0).events })
+    }
+
+    fn list(&mut self, at: usize, answer: &mpsc::Sender<Value>, members: &mut [Member]) -> Reply {
+        if self.listings.len() == LISTINGS_MAX {
+            return Err(format!("{LISTINGS_MAX} lists are being made already: try again"));
+        }
+        let nic = &mut members[at].nic;
+        nic.controller.pass_on(Command::List);
+        let missing = (0..nic.workers.len()).collect();
+        self.listings.push(Listing { nic: at, missing, lists: Vec::new(), answer: answer.clone() });
+        Ok(None)
+    }
+
+    /// A worker of a NIC told its values: that is for the oldest list that lacks them, since both are in order.
+    pub(super) fn listed(&mut self, nic: usize, worker: usize, lists: Vec<EvList>) {
+        let lacks = |listing: &Listing| listing.nic == nic && listing.missing.contains(&worker);
+        let Some(at) = self.listings.iter().position(lacks) else { return };
+        let listing = &mut self.listings[at];
+        listing.lists.extend(lists);
+        listing.missing.retain(|&other| other != worker);
+        if listing.missing.is_empty() {
+            let Listing { lists, answer, .. } = self.listings.remove(at);
+            let destinations: Vec<Value> = lists.iter().map(list_json).collect();
+            let _ = answer.send(json!({ "ok": true, "destinations": destinations }));
+        }
+    }
+}
+
+fn find(members: &[Member], name: &str) -> Result<usize, String> {
+    members.iter().position(|member| member.nic.name == name).ok_or_else(|| {
+        let names: Vec<&str> = members.iter().map(|member| member.nic.name.as_str()).collect();
+        format!("there is no NIC {name:?}; there are: {}", names.join(", "))
+    })
+}
+
+fn controller<'a>(members: &'a mut [Member], name: &str) -> Result<&'a mut Controller, String> {
+    let at = find(members, name)?;
+    Ok(&mut members[at].nic.controller)
+}
+
+fn set_admin(now: Ns, controller: &mut Controller, port: u8, up: bool) -> Result<bool, String> {
+    let ports = controller.ports().len();
+    if port == 0 || usize::from(port) > ports {
+        return Err(format!("there is no port {port}: the NIC has ports 1 to {ports}"));
+    }
+    Ok(controller.set_admin(now, PortId(port - 1), up))
+}
+
+fn create(controller: &mut Controller, spec: &ProfileSpec) -> Reply {
+    said(controller.profiles_mut().create(spec))?;
+    Ok(Some(json!({ "ok": true, "profile": summary(controller, spec.id) })))
+}
+
+fn show(controller: &Controller, id: Option<u64>) -> Reply {
+    let Some(id) = id else { return Ok(Some(json!({ "ok": true, "profiles": summaries(controller) }))) };
+    let spec = said(controller.profiles().spec(id))?;
+    let mut profile = summary(controller, id);
+    if let (Value::Object(profile), Ok(Value::Object(spec))) = (&mut profile, serde_json::to_value(&spec)) {
+        profile.extend(spec);
+    }
+    Ok(Some(json!({ "ok": true, "profile": profile })))
+}
+
+fn summaries(controller: &Controller) -> Vec<Value> {
+    controller.profiles().table().ids().map(|id| summary(controller, id)).collect()
+}
+
+fn summary(controller: &Controller, id: u64) -> Value {
+    let Ok(profile) = controller.profiles().table().profile(id) else { return Value::Null };
+    let state = match profile.state() {
+        ProfileState::Init => "init",
+        ProfileState::Offline => "offline",
+        ProfileState::Online => "online",
+    };
+    let (mode, count) = profile.config().map_or((Mode::Auto, 0), |config| (mode_of(&config.mode), config.mode.count()));
+    json!({ "id": id, "state": state, "mode": mode, "count": count, "unpopulated": profile.unpopulated(), "qps": profile.qps() })
+}
+
+fn status(nic: &ControlledNic) -> Value {
+    let controller = &nic.controller;
+    let denied = controller.denied().map(|(destination, ev)| json!({ "destination": destination, "ev": ev }));
+    let waited = |of: fn(&LinkStats) -> &AtomicU64| {
+        nic.workers.iter().map(|worker| of(worker.stats()).load(Ordering::Relaxed)).sum::<u64>()
+    };
+    let ports = (1..).zip(controller.ports()).map(
+        |(port, status): (u8, _)| json!({ "port": port, "link": status.link, "admin": status.admin, "in_use": status.in_use() }),
+    );
+    let peer = |(peer, out): (IpAddr, _)| json!({ "destination": peer, "ports_out": port_numbers(out) });
+    json!({
+        "name": nic.name,
+        "workers": nic.workers.len(),
+        "ports": ports.collect::<Vec<_>>(),
+        "peers": controller.peers_out().map(peer).collect::<Vec<_>>(),
+        "peers_untold": controller.untold_peers(),
+        "profiles": summaries(controller),
+        "probes": controller.probes(),
+        "denied": denied.collect::<Vec<_>>(),
+        "commands_waited": waited(|stats| &stats.commands_waited),
+        "events_waited": waited(|stats| &stats.events_waited),
+    })
+}
+
+fn list_json(list: &EvList) -> Value {
+    let evs = list.evs.iter().map(|(profile, report)| {
+        let mut entry = json!({
+            "ev": report.ev.value,
+            "port": report.ev.port,
+            "state": state_name(report.state),
+            "port_out": report.port_out,
+            "sent": report.sent,
+        });
+        if let Some(profile) = profile {
+            entry["profile"] = json!(profile);
+        }
+        if let Some(segment) = report.ev.segment {
+            entry["segment"] = json!(segment);
+        }
+        entry
+    });
+    json!({ "destination": list.destination, "evs": evs.collect::<Vec<_>>() })
+}

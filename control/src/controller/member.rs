@@ -1,0 +1,148 @@
+//! A NIC of the control thread: its controller, its workers, and the links of its ports.
+
+use super::{Command, ControlEnd, Controller, EvList, Event};
+use dataplane::Ns;
+use dataplane::dpdk::LinkWatch;
+use dataplane::nic::{PortId, owner};
+use std::ops::Range;
+
+/// A NIC to control: its controller, and the links to its workers in their order.
+#[derive(Debug)]
+pub struct ControlledNic {
+    /// What operators call it.
+    pub name: String,
+    /// What decides.
+    pub controller: Controller,
+    /// Worker i is at link i.
+    pub workers: Vec<ControlEnd>,
+    /// Port i's link is watched by the one at place i; a port without one counts as linked.
+    pub links: Vec<LinkWatch>,
+}
+
+/// The same, in the control thread.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) nic: ControlledNic,
+    /// A command that found a ring full, and the workers that have not got it yet.
+    waiting: Option<(Command, Range<usize>)>,
+}
+
+impl Member {
+    pub(super) const fn new(nic: ControlledNic) -> Member {
+        Member { nic, waiting: None }
+    }
+
+    /// Looks at the links of the ports.
+    pub(super) fn look_at_links(&mut self, now: Ns) {
+        for (port, watch) in (0..).map(PortId).zip(&self.nic.links) {
+            self.nic.controller.set_link(now, port, watch.link().is_some());
+        }
+    }
+
+    /// Hears what happened, lets time pass, and passes commands on. What a worker lists goes to `listed`, with the worker's number.
+    pub(super) fn turn(&mut self, now: Ns, mut listed: impl FnMut(usize, Vec<EvList>)) {
+        for (n, worker) in self.nic.workers.iter().enumerate() {
+            while let Some(event) = worker.poll() {
+                match event {
+                    Event::Listed(lists) => listed(n, lists),
+                    event => self.nic.controller.on_event(now, n, event),
+                }
+            }
+        }
+        self.nic.controller.on_time(now);
+        while let Some((command, workers)) = self.next_command() {
+            self.waiting = self.carry(command, workers);
+            if self.waiting.is_some() {
+                break;
+            }
+        }
+    }
+
+    fn next_command(&mut self) -> Option<(Command, Range<usize>)> {
+        self.waiting.take().or_else(|| {
+            let command = self.nic.controller.poll_command()?;
+            Some((command, recipients(command, self.nic.workers.len())))
+        })
+    }
+
+    /// Asks each of `workers`, in their order. What comes back is for those from the first whose ring is full.
+    fn carry(&self, command: Command, workers: Range<usize>) -> Option<(Command, Range<usize>)> {
+        let full = |&n: &usize| self.nic.workers.get(n).is_some_and(|worker| worker.ask(command).is_err());
+        workers.clone().find(full).map(|n| (command, n..workers.end))
+    }
+}
+
+/// The workers that a command is for.
+fn recipients(command: Command, workers: usize) -> Range<usize> {
+    match command {
+        Command::Probe { destination, .. } | Command::Deny { destination: Some(destination), .. } => {
+            let owner = owner(destination, workers);
+            owner..owner + 1
+        }
+        Command::Deny { destination: None, .. }
+        | Command::ReplaceEv { .. }
+        | Command::Port { .. }
+        | Command::TellPorts
+        | Command::Report
+        | Command::List => 0..workers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PROBE_PERIOD, WorkerEnd, link};
+    use super::*;
+    use dataplane::nic::{Nic, NicParams, PortInfo};
+    use dataplane::wire::MacAddr;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn two_workers() -> (Member, [WorkerEnd; 2], Nic) {
+        let [(first, a), (second, b)] = [(); 2].map(|()| link(None));
+        let controller = Controller::new(PROBE_PERIOD, 2, 1);
+        let nic = ControlledNic { name: "a".into(), controller, workers: vec![a, b], links: Vec::new() };
+        let port = PortInfo { mac: MacAddr::default(), max_frame: 9000 };
+        (Member::new(nic), [first, second], Nic::new(NicParams::default(), &[port]).unwrap())
+    }
+
+    /// Turns of a worker until it finds nothing to do.
+    fn turns(worker: &mut WorkerEnd, nic: &mut Nic) -> usize {
+        std::iter::from_fn(|| worker.exchange(Ns::ZERO, nic).then_some(())).count()
+    }
+
+    #[test]
+    fn commands_go_to_the_worker_that_owns_the_destination_and_wait_while_its_ring_is_full() {
+        let (mut member, [mut first, mut second], mut nic) = two_workers();
+        let peer = IpAddr::from(Ipv4Addr::new(10, 0, 0, 3));
+        for ev in 0..300 {
+            member.nic.controller.deny(Some(peer), ev, true);
+        }
+        member.turn(Ns::ZERO, |_, _| ());
+        assert!(!first.exchange(Ns::ZERO, &mut nic), "the other worker owns 10.0.0.3");
+        assert_eq!(turns(&mut second, &mut nic), 256 / 32);
+        member.turn(Ns::ZERO, |_, _| ());
+        assert!(second.exchange(Ns::ZERO, &mut nic), "what had found no room came now");
+        assert_eq!(member.nic.controller.poll_command(), None);
+    }
+
+    #[test]
+    fn a_command_for_all_workers_reaches_each_once_though_the_ring_of_one_was_full() {
+        let (mut member, [mut first, mut second], mut nic) = two_workers();
+        let peer = IpAddr::from(Ipv4Addr::new(10, 0, 0, 3));
+        for ev in 0..256 {
+            member.nic.controller.deny(Some(peer), ev, true);
+        }
+        member.nic.controller.pass_on(Command::List);
+        let mut listed = [0; 2];
+        for _ in 0..3 {
+            member.turn(Ns::ZERO, |worker, _| listed[worker] += 1);
+            turns(&mut first, &mut nic);
+        }
+        assert_eq!(listed, [1, 0]);
+        turns(&mut second, &mut nic);
+        for _ in 0..3 {
+            member.turn(Ns::ZERO, |worker, _| listed[worker] += 1);
+            turns(&mut second, &mut nic);
+        }
+        assert_eq!(listed, [1, 1]);
+    }
+}
