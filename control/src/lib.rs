@@ -7,4 +7,5 @@ pub mod error;
 mod field;
 pub mod records;
 pub mod replay;
+pub mod sim;
 mod text;

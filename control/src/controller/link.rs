@@ -1,6 +1,6 @@
 //! Rings between the control thread and a worker: neither side ever waits for the other.
 
-use super::{Command, EvList, Event};
+use super::{Command, Controller, EvList, Event};
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::nic::Nic;
@@ -121,6 +121,19 @@ impl WorkerEnd {
 #[inline]
 fn next_of(nic: &mut Nic) -> Option<Event> {
     nic.poll_port_event().map(Event::Port).or_else(|| nic.poll_event().map(Event::Ev))
+}
+
+/// A controller and its one engine without rings between them, in virtual time: events one way, commands the other, until there are none.
+pub fn join(now: Ns, controller: &mut Controller, nic: &mut Nic) {
+    loop {
+        while let Some(event) = next_of(nic) {
+            controller.on_event(now, 0, event);
+        }
+        let Some(command) = controller.poll_command() else { break };
+        if let Some(event) = carry_out(now, nic, command) {
+            controller.on_event(now, 0, event);
+        }
+    }
 }
 
 /// Does what a command says; an event where the answer is not one of the engine's own.

@@ -14,7 +14,7 @@ mod profiles;
 mod socket;
 mod thread;
 
-pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, link};
+pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, join, link};
 pub use member::ControlledNic;
 pub use operator::{Operator, Request};
 pub use ports::PortStatus;

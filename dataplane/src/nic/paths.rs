@@ -135,6 +135,12 @@ impl Nic {
         self.rotations_to(remote).flat_map(|rotation| rotation.spraying.use_counts())
     }
 
+    /// Bytes of payload placed for the open QPs with `remote`.
+    #[must_use]
+    pub fn received_from(&self, remote: IpAddr) -> u64 {
+        self.qps_to(remote).map(|qp| qp.stats.delivered_bytes).sum()
+    }
+
     /// The last valid round-trip time to `remote` in ns.
     #[must_use]
     pub fn last_rtt(&self, remote: IpAddr) -> Option<u64> {
