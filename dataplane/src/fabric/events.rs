@@ -76,6 +76,14 @@ impl Calendar {
         }
     }
 
+    /// Makes room for so many events in all.
+    pub(super) fn reserve(&mut self, events: usize) {
+        self.entries.reserve(events.saturating_sub(self.entries.len()));
+        for heap in [&mut self.near, &mut self.far] {
+            heap.reserve(events.saturating_sub(heap.len()));
+        }
+    }
+
     /// Time of the earliest event, in ps.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
