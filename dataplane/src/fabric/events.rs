@@ -76,6 +76,14 @@ impl Calendar {
         }
     }
 
+    /// Makes room for so many events in all.
+    pub(super) fn reserve(&mut self, events: usize) {
+        self.entries.reserve(events.saturating_sub(self.entries.len()));
+        for heap in [&mut self.near, &mut self.far] {
+            heap.reserve(events.saturating_sub(heap.len()));
+        }
+    }
+
     /// Time of the earliest event, in ps.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
@@ -180,11 +188,12 @@ mod tests {
     #[test]
     fn events_of_one_time_come_in_the_order_in_which_they_were_put_in() {
         let mut calendar = Calendar::new(1_000_000);
-        for n in 0..1000 {
-            calendar.push(5_000_000, What::Serve(n));
+        let numbers = (0..1000).map(|n| What::Serve(n * 7919 % 1000));
+        for what in numbers.clone() {
+            calendar.push(5_000_000, what);
         }
         let order: Vec<_> = std::iter::from_fn(|| calendar.pop(u64::MAX)).collect();
-        assert_eq!(order, (0..1000).map(|n| (5_000_000, What::Serve(n))).collect::<Vec<_>>());
+        assert_eq!(order, numbers.map(|what| (5_000_000, what)).collect::<Vec<_>>());
     }
 
     proptest! {

@@ -213,6 +213,13 @@ impl<F: Frame> Fabric<F> {
         })
     }
 
+    /// Makes room for so many frames inside, so that none is allocated for later.
+    pub fn reserve(&mut self, frames: usize) {
+        self.store.reserve(frames);
+        self.calendar.reserve(frames + self.links.len());
+        self.arrived.reserve(frames);
+    }
+
     /// What it was built of.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -252,7 +259,7 @@ impl<F: Frame> Fabric<F> {
         self.now = self.now.max(until);
     }
 
-    /// When something happens inside next; fractions of a nanosecond count as one.
+    /// When something happens inside next, beside what [`Fabric::poll`] still has; fractions of a nanosecond count as one.
     #[must_use]
     pub fn next_wake(&self) -> Option<Ns> {
         self.calendar.first().map(|at| Ns(at.div_ceil(PS)))

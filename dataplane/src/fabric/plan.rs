@@ -81,7 +81,7 @@ impl Default for LinkParams {
 pub struct QueueParams {
     /// Bytes of frames that wait in the data class.
     pub data: u32,
-    /// Bytes of frames that wait in the control class. It is always served first.
+    /// Bytes of frames that wait in the control class. It is always served first (MRC paper: headers go on in a class of high priority).
     pub control: u32,
     /// Congestion marks; `None` for none.
     pub ecn: Option<EcnParams>,
@@ -102,7 +102,7 @@ pub struct EcnParams {
     pub min: u32,
     /// From here every frame is marked; between the two, linearly more of them. Equal to `min`, it is a step.
     pub max: u32,
-    /// Marks on the last hop too. Off by default: incast there shows in trimmed packets and in delay (MRC paper).
+    /// Marks on the last hop too. Off by default: no other path avoids that queue, so a mark would make senders pass over sound ones.
     pub last_hop: bool,
 }
 

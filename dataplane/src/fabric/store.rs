@@ -58,6 +58,11 @@ impl<F> Store<F> {
         self.used
     }
 
+    /// Makes room for so many frames in all.
+    pub(super) fn reserve(&mut self, frames: usize) {
+        self.slots.reserve(frames.saturating_sub(self.slots.len()));
+    }
+
     pub(super) fn insert(&mut self, cell: Cell<F>) -> u32 {
         self.used += 1;
         let used = Slot::Used { cell, next: NIL };

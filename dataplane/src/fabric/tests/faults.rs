@@ -69,6 +69,24 @@ fn a_link_that_is_down_for_less_than_its_delay_still_loses_what_travelled() {
 }
 
 #[test]
+fn a_link_that_comes_back_forgets_what_it_was_to_send_next() {
+    let mut fabric = build(&two(1));
+    let link = Place::Link(nic(0), switch(0, 0));
+    for _ in 0..3 {
+        send(&mut fabric, 0, DATA.of_len(1_226));
+    }
+    fabric.apply(Ns(50), &Fault::Down(link)).unwrap();
+    fabric.apply(Ns(60), &Fault::Up(link)).unwrap();
+    for _ in 0..3 {
+        send(&mut fabric, 60, DATA.of_len(1_226));
+    }
+    fabric.on_time(Ns(110));
+    assert_eq!(fabric.next_free(NicId(0), 0), Some(Ns(360)));
+    let at: Vec<u64> = drain(&mut fabric).iter().map(|delivery| delivery.at.0).collect();
+    assert_eq!(at, [4_460, 4_560, 4_660]);
+}
+
+#[test]
 fn a_flap_goes_down_and_up_as_often_as_told() {
     let flap = Fault::Flap { place: MIDDLE, down_ns: 3_000, up_ns: 7_000, times: 3 };
     let mut fabric = scheduled(1, &[(10_500, flap)]);

@@ -174,16 +174,23 @@ fn a_full_queue_trims_to_the_headers_with_the_codepoint_of_the_hop() {
 
 #[test]
 fn what_may_not_be_trimmed_is_dropped_and_counted() {
-    let mut plan = narrow(false);
-    plan.queue.trimming = true;
-    plan.queue.data = 10_000;
-    let mut fabric = build(&plan);
-    for _ in 0..50 {
-        send(&mut fabric, 0, Data { dscp: 0, ..DATA }.of_len(1_002));
+    let not_udp = |mut frame: Vec<u8>| {
+        frame[23] = 6;
+        frame
+    };
+    let no_trim = Data { dscp: 0, ..DATA }.of_len(1_002).frame();
+    for frame in [no_trim, not_udp(DATA.of_len(1_002).frame())] {
+        let mut plan = narrow(false);
+        plan.queue.trimming = true;
+        plan.queue.data = 10_000;
+        let mut fabric = build(&plan);
+        for _ in 0..50 {
+            fabric.inject(Ns(0), NicId(0), 0, frame.clone());
+        }
+        let came = drain(&mut fabric);
+        assert!(came.iter().all(|delivery| delivery.frame == frame));
+        assert_eq!(dropped(&fabric), [(FabricDrop::DataFull, 50 - came.len() as u64)]);
     }
-    let came = drain(&mut fabric);
-    assert!(came.iter().all(|delivery| delivery.frame.len() == 1_002));
-    assert_eq!(dropped(&fabric), [(FabricDrop::DataFull, 50 - came.len() as u64)]);
 }
 
 #[test]

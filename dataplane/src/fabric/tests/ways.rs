@@ -76,6 +76,18 @@ fn the_flow_label_counts_only_when_told() {
 }
 
 #[test]
+fn fragments_keep_together() {
+    let fabric = build(&two(8));
+    let fragment = |ev| {
+        let mut frame = Data { ev, ..DATA }.frame();
+        frame[20] |= 0x20;
+        frame
+    };
+    let ways: BTreeSet<_> = (0..64).map(|ev| fabric.trace(NicId(0), 0, &fragment(ev)).unwrap()).collect();
+    assert_eq!(ways.len(), 1);
+}
+
+#[test]
 fn tiers_do_not_choose_alike() {
     let fabric = with(three_tier(), ecmp(0, false));
     let counts = spread(&fabric, (0..1_000).map(|ev| Data { ev, to: 11, ..DATA }));
