@@ -23,8 +23,6 @@ const TSETH_LEN: usize = crate::wire::TSETH_LEN as usize;
 const NOBODY: u32 = u32::MAX;
 /// Bytes of Ethernet before preamble and FCS to which a frame is padded on the wire (IEEE 802.3).
 const SHORTEST: u32 = 60;
-/// Bytes that a frame takes on the wire beside its own: preamble and SFD 8, FCS 4, gap 12 (IEEE 802.3).
-pub(super) const OVERHEAD: u32 = 24;
 
 /// Traffic class of a frame, by its DSCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! One direction of a link, with the queue before it.
 
-use super::label::{Class, Label, OVERHEAD};
+use super::label::{Class, Label};
+use super::plan::LinkParams;
 use super::stats::{Fate, LinkStats};
 use super::store::{Fifo, Store};
 use super::{NicId, Stage};
@@ -29,6 +30,8 @@ pub(super) struct Link {
     /// Bits that say why it is down; 0 when it is up.
     pub(super) down: u8,
     pub(super) black_hole: bool,
+    /// Bytes that a frame takes beside its own.
+    overhead: u8,
     /// A change of a NIC's port has not been told yet. For links out of NICs.
     pub(super) changed: bool,
     /// Bits per second.
@@ -54,18 +57,19 @@ pub(super) struct Link {
 const _: () = assert!(size_of::<Link>() == 128);
 
 impl Link {
-    pub(super) fn new(to: End, stage: Stage, rate: u64, loss: f64) -> Link {
+    pub(super) fn new(to: End, stage: Stage, params: &LinkParams) -> Link {
         Link {
             to,
             stage,
             down: 0,
             black_hole: false,
+            overhead: params.overhead,
             changed: false,
-            rate,
+            rate: params.rate,
             rest: 0,
             free_at: 0,
             serve_at: NEVER,
-            loss,
+            loss: params.loss,
             data: Fifo::default(),
             control: Fifo::default(),
             cuts: 0,
@@ -96,7 +100,7 @@ impl Link {
     /// When all that waits now will have been sent, in ps.
     pub(super) fn drained_at(&self) -> u64 {
         let bytes = u64::from(self.data.bytes) + u64::from(self.control.bytes);
-        let gaps = (u64::from(self.data.frames) + u64::from(self.control.frames)) * u64::from(OVERHEAD);
+        let gaps = (u64::from(self.data.frames) + u64::from(self.control.frames)) * u64::from(self.overhead);
         let ps = u128::from(bytes + gaps) * u128::from(8 * PS_PER_SEC) / u128::from(self.rate);
         self.free_at.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
     }
@@ -122,7 +126,7 @@ impl Link {
     /// Takes the link from `now` for a frame.
     #[inline]
     pub(super) fn occupy(&mut self, now: u64, label: &Label) {
-        let bits = u64::from(label.size() + OVERHEAD) * 8;
+        let bits = u64::from(label.size() + u32::from(self.overhead)) * 8;
         // A frame has less than 2^21 bytes: no overflow.
         let total = bits * PS_PER_SEC + self.rest;
         self.rest = total % self.rate;

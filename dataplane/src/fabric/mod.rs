@@ -187,7 +187,7 @@ impl<F: Frame> Fabric<F> {
                     (Node::Switch(_), Node::Switch(id)) => (End::Switch(shape.number(id).unwrap_or(0)), Stage::Between),
                 };
                 let params = plan.link(stage);
-                Link::new(end, stage, params.rate, params.loss)
+                Link::new(end, stage, params)
             })
             .collect();
         let mut calendar = Calendar::new(ahead(plan));

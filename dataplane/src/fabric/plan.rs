@@ -67,12 +67,23 @@ pub struct LinkParams {
     pub reorder: f64,
     /// How late at most, in ns.
     pub late_ns: u64,
+    /// Bytes that each frame takes on the wire beside its own. On Ethernet 24: preamble and SFD 8, FCS 4, gap 12 (IEEE 802.3). The Scala
+    /// MRC NIC documentation counts frames alone, 0.
+    pub overhead: u8,
 }
 
 impl Default for LinkParams {
     /// 400 Gbps and 500 ns, without a flaw.
     fn default() -> Self {
-        LinkParams { rate: 400_000_000_000, delay_ns: 500, loss: 0.0, corrupt: 0.0, reorder: 0.0, late_ns: 0 }
+        LinkParams {
+            rate: 400_000_000_000,
+            delay_ns: 500,
+            loss: 0.0,
+            corrupt: 0.0,
+            reorder: 0.0,
+            late_ns: 0,
+            overhead: 24,
+        }
     }
 }
 
