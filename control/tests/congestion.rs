@@ -37,14 +37,13 @@ fn params(base_rtt_ns: u64) -> NicParams {
     NicParams { congestion: CcConfig::Nscc(nscc), base_rtt_ns, spraying, ..NicParams::default() }
 }
 
-/// The round-trip time of a full packet without any load.
-fn unloaded_rtt(plan: &Plan) -> u64 {
+/// The round-trip time of a full packet without any load, to the receiver.
+fn unloaded_rtt(plan: &Plan, dst: u32) -> u64 {
     let mut world = World::new(plan, params(6_000), false, 1).unwrap();
-    let one = Flow { message: 4096, count: Some(1), ..stream(0, 1, Ns::ZERO) };
+    let one = Flow { message: 4096, outstanding: 1, ..stream(0, dst, Ns::ZERO) };
     let mut traffic = Traffic::new(&mut world, vec![one], true).unwrap();
-    let mut rtt = None;
-    traffic.run(&mut world, Ns(MS), |world, _| rtt = world.nic(NicId(0)).last_rtt(world.address(NicId(1)))).unwrap();
-    rtt.unwrap()
+    traffic.run(&mut world, Ns(50 * US), |_, _| ()).unwrap();
+    world.nic(NicId(0)).last_rtt(world.address(NicId(dst))).unwrap()
 }
 
 struct Outcome {
@@ -105,7 +104,7 @@ fn line(ns: u64) -> f64 {
 fn two_flows_that_began_at_different_times_share_a_bottleneck_fairly_at_the_target_delay() {
     let ecn = EcnParams { min: 100_000, max: 300_000, last_hop: true };
     let plan = plan(2, Some(ecn));
-    let base = unloaded_rtt(&plan);
+    let base = unloaded_rtt(&plan, 2);
     let flows = || vec![stream(0, 2, Ns::ZERO), stream(1, 2, Ns(MS))];
     let fair = run(&plan, params(base), flows(), Ns(8 * MS), Ns(12 * MS));
     let target = 0.75 * base as f64;
@@ -139,7 +138,7 @@ fn two_flows_that_began_at_different_times_share_a_bottleneck_fairly_at_the_targ
 fn an_incast_of_seven_keeps_the_bottleneck_busy_and_sees_no_timeout() {
     for last_hop in [false, true] {
         let plan = plan(7, Some(EcnParams { last_hop, ..EcnParams::default() }));
-        let base = unloaded_rtt(&plan);
+        let base = unloaded_rtt(&plan, 7);
         let flows = (0..7).map(|n| stream(n, 7, Ns(u64::from(n) * 10 * US))).collect();
         let incast = run(&plan, params(base), flows, Ns(MS), Ns(4 * MS));
         let goodput = incast.bytes.iter().sum::<u64>() as f64 / line(3 * MS);

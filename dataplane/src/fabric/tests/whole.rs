@@ -30,6 +30,7 @@ fn any_link() -> impl Strategy<Value = LinkParams> {
             corrupt,
             reorder,
             late_ns,
+            overhead: 24,
         },
     )
 }
