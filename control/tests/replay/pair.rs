@@ -1,6 +1,7 @@
 //! Captures of two NICs in virtual time: a replay comes to what the receiver came to.
 
 use crate::{Replayed, pcap, replay_bytes};
+use dataplane::congestion::profile::CcConfig;
 use dataplane::nic::NicParams;
 use dataplane::time::SEC;
 use dataplane::transport::Psn;
@@ -22,7 +23,9 @@ fn read(frame: &[u8]) -> Packet {
 /// A run of five Writes of which first transmissions and acknowledgements get lost, captured at the receiver: its frames,
 /// and what the receiver counted as delivered, in bytes, and as duplicates.
 fn captured(v6: bool) -> (Vec<Vec<u8>>, [u64; 3]) {
-    let mut pair = Pair::over(v6, NicParams::default(), 5 * MESSAGE, Channel::default(), 11);
+    // A window that stays open, though the first acknowledgements do not come.
+    let params = NicParams { congestion: CcConfig::Fixed { bytes: 450_000 }, ..NicParams::default() };
+    let mut pair = Pair::over(v6, params, 5 * MESSAGE, Channel::default(), 11);
     let frames = Rc::new(RefCell::new(Vec::new()));
     let record = frames.clone();
     let (mut data, mut acknowledgements) = (0, 0);
