@@ -3,7 +3,7 @@
 use super::journal::{Journal, port_numbers, state_name};
 use super::member::Member;
 use super::operator::{Ask, Request, refusal};
-use super::profiles::mode_of;
+use super::spec::mode_of;
 use super::{Command, ControlledNic, Controller, EvList, EvSpec, LinkStats, Mode, ProfileSpec};
 use dataplane::Ns;
 use dataplane::nic::PortId;

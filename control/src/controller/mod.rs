@@ -12,14 +12,16 @@ mod operator;
 mod ports;
 mod profiles;
 mod socket;
+mod spec;
 mod thread;
 
 pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, join, link};
 pub use member::ControlledNic;
 pub use operator::{Operator, Request};
 pub use ports::PortStatus;
-pub use profiles::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileError, ProfileSpec, Profiles};
+pub use profiles::{ProfileError, Profiles};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
+pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
 pub use thread::{ControlReport, ControlThread};
 
 use dataplane::Ns;
