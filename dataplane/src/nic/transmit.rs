@@ -46,12 +46,22 @@ impl Nic {
         if full.is_everything() {
             return 0;
         }
+        let mut written = self.transmit_replies(now, out, &mut full);
+        if written < TX_BURST && !full.is_everything() {
+            written += self.transmit_data(now, out, &mut full, TX_BURST - written);
+        }
+        written
+    }
+
+    /// What uses no window: answers and probes of QPs, then endpoint operations.
+    #[inline]
+    fn transmit_replies<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts) -> usize {
         let (mut written, mut blocked) = (0, 0);
         while written < TX_BURST
             && blocked < self.control.len()
             && let Some(reply) = self.control.front().copied()
         {
-            if self.write_reply(now, &reply, out, &mut full) {
+            if self.write_reply(now, &reply, out, full) {
                 self.control.pop_front();
                 written += 1;
             } else if full.is_everything() {
@@ -63,25 +73,29 @@ impl Nic {
             }
         }
         let mut blocked = 0;
-        while written < TX_BURST && blocked < self.endpoints.waiting() {
-            if self.write_endpoint(now, out, &mut full) {
+        while written < TX_BURST && blocked < self.endpoints.waiting() && !full.is_everything() {
+            if self.write_endpoint(now, out, full) {
                 written += 1;
-            } else if full.is_everything() {
-                return written;
             } else {
                 blocked += 1;
             }
         }
-        // A burst of data ends after so many bytes too: what it takes to copy them, acknowledgements wait.
+        written
+    }
+
+    /// Data, `most` packets at most: each group in turn.
+    #[inline]
+    fn transmit_data<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts, most: usize) -> usize {
+        // A burst ends after so many bytes too: what it takes to copy them, acknowledgements wait.
         let first = self.stats.tx_bytes.get();
-        let mut blocked = 0;
-        while written < TX_BURST
+        let (mut written, mut blocked) = (0, 0);
+        while written < most
             && self.stats.tx_bytes.get() - first < TX_BURST_BYTES
             && let Some(&at) = self.round.front()
         {
-            let before = full;
+            let before = *full;
             self.groups[at].state = GroupState::Active;
-            let turn = self.serve(now, at, out, &mut full);
+            let turn = self.serve(now, at, out, full);
             self.groups[at].state = GroupState::Ready;
             match turn {
                 Turn::Sent => {
@@ -97,7 +111,7 @@ impl Nic {
                 Turn::NoFetch => break,
                 Turn::PortFull if full.is_everything() => break,
                 // One more port is full: the group's next value may be of another.
-                Turn::PortFull if full != before => {}
+                Turn::PortFull if *full != before => {}
                 Turn::PortFull => {
                     blocked += 1;
                     if blocked >= self.round.len() {
