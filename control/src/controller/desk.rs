@@ -209,6 +209,7 @@ fn status(nic: &ControlledNic) -> Value {
         "probes": controller.probes(),
         "denied": denied.collect::<Vec<_>>(),
         "commands_waited": waited(|stats| &stats.commands_waited),
+        "probes_left_out": waited(|stats| &stats.probes_left_out),
         "events_waited": waited(|stats| &stats.events_waited),
     })
 }

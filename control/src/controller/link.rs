@@ -19,6 +19,8 @@ const BATCH: usize = 32;
 pub struct LinkStats {
     /// Commands that waited at the control thread.
     pub commands_waited: AtomicU64,
+    /// Probes left out because a worker had not yet taken what it was asked before.
+    pub probes_left_out: AtomicU64,
     /// Times that a worker's events waited.
     pub events_waited: AtomicU64,
 }
@@ -183,7 +185,18 @@ impl ControlEnd {
         })
     }
 
-    /// How often either ring was full.
+    /// Has the worker not taken yet what it was asked?
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        !self.shared.commands.is_empty()
+    }
+
+    /// Counts a probe that was not asked for, since the worker is behind.
+    pub(super) fn probe_left_out(&self) {
+        self.shared.stats.probes_left_out.fetch_add(1, Relaxed);
+    }
+
+    /// How often either ring was full, and what was left out.
     #[must_use]
     pub fn stats(&self) -> &LinkStats {
         &self.shared.stats

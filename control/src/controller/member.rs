@@ -50,7 +50,14 @@ impl Member {
             }
         }
         self.nic.controller.on_time(now);
+        // Before anything new is asked: a worker that is off its core has what it was asked before still to do.
+        let behind: Vec<bool> = self.nic.workers.iter().map(ControlEnd::is_behind).collect();
         while let Some((command, workers)) = self.next_command() {
+            if matches!(command, Command::Probe { .. }) && behind.get(workers.start).is_some_and(|&behind| behind) {
+                // Its probes would only pile up, and then go out all at once.
+                self.nic.workers[workers.start].probe_left_out();
+                continue;
+            }
             self.waiting = self.carry(command, workers);
             if self.waiting.is_some() {
                 break;
@@ -144,5 +151,28 @@ mod tests {
             turns(&mut second, &mut nic);
         }
         assert_eq!(listed, [1, 1]);
+    }
+
+    #[test]
+    fn a_worker_that_is_behind_gets_no_more_probes_but_everything_else() {
+        let (mut member, [_, mut second], mut nic) = two_workers();
+        let peer = IpAddr::from(Ipv4Addr::new(10, 0, 0, 3));
+        let bad = dataplane::nic::EvEvent {
+            at: Ns::ZERO,
+            destination: peer,
+            ev: 300,
+            state: dataplane::nic::EvState::AssumedBad,
+            dropped: 0,
+        };
+        member.nic.controller.on_event(Ns::ZERO, 1, Event::Ev(bad));
+        for tick in 1..=10 {
+            member.turn(Ns(tick * PROBE_PERIOD), |_, _| ());
+        }
+        member.nic.controller.deny(Some(peer), 301, true);
+        member.turn(Ns(10 * PROBE_PERIOD), |_, _| ());
+        let stats = member.nic.workers[1].stats();
+        assert_eq!(stats.probes_left_out.load(std::sync::atomic::Ordering::Relaxed), 9);
+        assert!(second.exchange(Ns::ZERO, &mut nic));
+        assert!(!member.nic.workers[1].is_behind(), "one probe and the denial");
     }
 }
