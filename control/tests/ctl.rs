@@ -112,7 +112,12 @@ fn a_probe_by_command_is_sent_and_answered() {
     let running = Running::start(&["--workers", "1"]);
     let list = running.ask(&["ev", "list"]).unwrap();
     let peer = list["destinations"][0]["destination"].as_str().unwrap().to_owned();
-    running.ask(&["probe", &peer, "--ev", "300"]).unwrap();
+    let answer = running.ask(&["probe", &peer, "--ev", "300"]).unwrap();
+    assert_eq!((answer["ev"].as_u64(), answer["destination"].as_str()), (Some(300), Some(peer.as_str())));
+    let any = running.ask(&["probe", &peer]).unwrap();
+    assert!((256..384).contains(&any["ev"].as_u64().unwrap()), "one of the NIC's own: {any}");
+    let nobody = running.ask(&["probe", "10.9.9.9"]).unwrap_err();
+    assert!(nobody.contains("no QP is open with that address"), "{nobody}");
     assert!(running.ask(&["--nic", "b", "status"]).is_ok());
     let error = running.ask(&["--nic", "c", "ev", "list"]).unwrap_err();
     assert!(error.contains("there are: a, b"), "{error}");

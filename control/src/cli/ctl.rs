@@ -35,13 +35,13 @@ enum What {
     /// Ports (planes) of the NIC
     #[command(subcommand)]
     Port(Port),
-    /// Probe a path
+    /// Send an EV probe, and wait for its answer: is the path alive, and what is its round-trip time?
     Probe {
         /// To whom
         destination: IpAddr,
-        /// On which entropy value
+        /// On which entropy value; whichever comes next without
         #[arg(long, value_parser = entropy_value)]
-        ev: u32,
+        ev: Option<u32>,
     },
     /// The last events, a line each: states of entropy values, and ports
     Events {

@@ -4,10 +4,11 @@ use super::journal::{Journal, port_numbers, state_name};
 use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
-use super::{Command, ControlledNic, Controller, EvList, EvSpec, LinkStats, Mode, ProfileSpec};
+use super::{Command, ControlledNic, Controller, EvList, EvSpec, Event, LinkStats, Mode, ProfileSpec};
 use dataplane::Ns;
 use dataplane::nic::PortId;
 use dataplane::path::profile::{Copies, ProfileState};
+use dataplane::time::SEC;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +16,19 @@ use std::sync::{Arc, mpsc};
 
 /// Lists that are gathered at a time.
 const LISTINGS_MAX: usize = 64;
+/// Probes that operators wait for at a time.
+const PROBES_MAX: usize = 64;
+/// How long an EV probe has for its answer, in ns.
+const PROBE_WAIT_NS: u64 = SEC;
+const NOT_SENT: &str =
+    "the probe was not sent: no QP is open with that address (ev list shows which are), or too many probes wait";
 
 /// Requests of operators, and those that wait for the workers.
 pub(super) struct Desk {
     listings: Vec<Listing>,
+    probes: Vec<Probing>,
+    /// Token of the probe that was asked for last.
+    token: u32,
     journal: Arc<Journal>,
 }
 
@@ -27,6 +37,16 @@ struct Listing {
     nic: usize,
     missing: Vec<usize>,
     lists: Vec<EvList>,
+    answer: mpsc::Sender<Value>,
+}
+
+/// An EV probe that an operator waits for.
+struct Probing {
+    nic: usize,
+    token: u32,
+    asked: Ns,
+    /// Worker and number, once it is sent.
+    sent: Option<(usize, u16)>,
     answer: mpsc::Sender<Value>,
 }
 
@@ -43,7 +63,7 @@ fn said<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
 
 impl Desk {
     pub(super) const fn new(journal: Arc<Journal>) -> Desk {
-        Desk { listings: Vec::new(), journal }
+        Desk { listings: Vec::new(), probes: Vec::new(), token: 0, journal }
     }
 
     pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
@@ -81,8 +101,15 @@ impl Desk {
                 Ok(Some(json!({ "ok": true, "profile": profile, "new": new, "places": places })))
             }
             Request::Probe { nic, destination, ev } => {
-                controller(members, &nic)?.pass_on(Command::Probe { destination, ev });
-                done()
+                let at = find(members, &nic)?;
+                if self.probes.len() == PROBES_MAX {
+                    return Err(format!("{PROBES_MAX} probes wait for their answers already: try again"));
+                }
+                self.token = self.token.wrapping_add(1);
+                let token = self.token;
+                members[at].nic.controller.pass_on(Command::EvProbe { destination, ev, token });
+                self.probes.push(Probing { nic: at, token, asked: now, sent: None, answer: answer.clone() });
+                Ok(None)
             }
             Request::Port { nic, port, up } => {
                 let changed = set_admin(now, controller(members, &nic)?, port, up)?;
@@ -124,8 +151,47 @@ impl Desk {
         Ok(None)
     }
 
+    /// A worker of a NIC told what it was asked for.
+    pub(super) fn told(&mut self, now: Ns, nic: usize, worker: usize, event: Event) {
+        match event {
+            Event::Listed(lists) => self.listed(nic, worker, lists),
+            Event::EvProbe { token, id } => {
+                let Some(at) = self.probes.iter().position(|probe| probe.nic == nic && probe.token == token) else {
+                    return;
+                };
+                match id {
+                    Some(id) => {
+                        self.probes[at].sent = Some((worker, id));
+                        self.probes[at].asked = now;
+                    }
+                    None => drop(self.probes.remove(at).answer.send(refusal(NOT_SENT))),
+                }
+            }
+            Event::Answered(answer) => {
+                let is_it = |probe: &Probing| probe.nic == nic && probe.sent == Some((worker, answer.id));
+                let Some(at) = self.probes.iter().position(is_it) else { return };
+                let rtt_us = answer.rtt.map(|ns| ns as f64 / 1_000.0);
+                let (destination, ev) = (answer.remote, answer.ev);
+                let told = json!({ "ok": true, "destination": destination, "ev": ev, "rtt_us": rtt_us });
+                let _ = self.probes.remove(at).answer.send(told);
+            }
+            _ => {}
+        }
+    }
+
+    /// Probes that were not answered in time.
+    pub(super) fn give_up(&mut self, now: Ns) {
+        while let Some(at) = self.probes.iter().position(|probe| now.since(probe.asked) > PROBE_WAIT_NS) {
+            let _ = self
+                .probes
+                .remove(at)
+                .answer
+                .send(refusal("no answer to the probe within a second: the path may be dead"));
+        }
+    }
+
     /// A worker of a NIC told its values: that is for the oldest list that lacks them, since both are in order.
-    pub(super) fn listed(&mut self, nic: usize, worker: usize, lists: Vec<EvList>) {
+    fn listed(&mut self, nic: usize, worker: usize, lists: Vec<EvList>) {
         let lacks = |listing: &Listing| listing.nic == nic && listing.missing.contains(&worker);
         let Some(at) = self.listings.iter().position(lacks) else { return };
         let listing = &mut self.listings[at];

@@ -122,7 +122,8 @@ impl WorkerEnd {
 /// The engine's next event; ports are few, and come first.
 #[inline]
 fn next_of(nic: &mut Nic) -> Option<Event> {
-    nic.poll_port_event().map(Event::Port).or_else(|| nic.poll_event().map(Event::Ev))
+    let port = nic.poll_port_event().map(Event::Port);
+    port.or_else(|| nic.poll_event().map(Event::Ev)).or_else(|| nic.poll_ev_probe().map(Event::Answered))
 }
 
 /// A controller and its one engine without rings between them, in virtual time: events one way, commands the other, until there are none.
@@ -143,6 +144,13 @@ pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Even
     match command {
         Command::Probe { destination, ev } => {
             nic.probe_destination(now, destination, ev).is_none().then_some(Event::Gone(destination))
+        }
+        Command::EvProbe { destination, ev, token } => {
+            let id = match ev {
+                Some(ev) => nic.ev_probe(destination, ev),
+                None => nic.ev_probe_any(destination),
+            };
+            Some(Event::EvProbe { token, id })
         }
         Command::Deny { destination, ev, denied } => {
             nic.deny(now, destination, ev, denied);

@@ -1,6 +1,6 @@
 //! A NIC of the control thread: its controller, its workers, and the links of its ports.
 
-use super::{Command, ControlEnd, Controller, EvList, Event};
+use super::{Command, ControlEnd, Controller, Event};
 use dataplane::Ns;
 use dataplane::dpdk::LinkWatch;
 use dataplane::nic::{PortId, owner};
@@ -39,12 +39,12 @@ impl Member {
         }
     }
 
-    /// Hears what happened, lets time pass, and passes commands on. What a worker lists goes to `listed`, with the worker's number.
-    pub(super) fn turn(&mut self, now: Ns, mut listed: impl FnMut(usize, Vec<EvList>)) {
+    /// Hears what happened, lets time pass, and passes commands on. What a worker was asked to tell goes to `told`, with the worker's number.
+    pub(super) fn turn(&mut self, now: Ns, mut told: impl FnMut(usize, Event)) {
         for (n, worker) in self.nic.workers.iter().enumerate() {
             while let Some(event) = worker.poll() {
                 match event {
-                    Event::Listed(lists) => listed(n, lists),
+                    event @ (Event::Listed(_) | Event::EvProbe { .. } | Event::Answered(_)) => told(n, event),
                     event => self.nic.controller.on_event(now, n, event),
                 }
             }
@@ -82,7 +82,9 @@ impl Member {
 /// The workers that a command is for.
 fn recipients(command: Command, workers: usize) -> Range<usize> {
     match command {
-        Command::Probe { destination, .. } | Command::Deny { destination: Some(destination), .. } => {
+        Command::Probe { destination, .. }
+        | Command::EvProbe { destination, .. }
+        | Command::Deny { destination: Some(destination), .. } => {
             let owner = owner(destination, workers);
             owner..owner + 1
         }

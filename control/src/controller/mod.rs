@@ -25,7 +25,7 @@ pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
 pub use thread::{ControlReport, ControlThread};
 
 use dataplane::Ns;
-use dataplane::nic::{EvEvent, EvReport, EvState, PortEvent, PortId};
+use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId};
 use dataplane::path::PortMask;
 use dataplane::path::profile::{Copies, Ev};
 use dataplane::time::US;
@@ -47,6 +47,15 @@ pub enum Command {
         destination: IpAddr,
         /// On which value.
         ev: u32,
+    },
+    /// Send an EV probe, which tells a path's round-trip time without a connection.
+    EvProbe {
+        /// To whom.
+        destination: IpAddr,
+        /// On which value; whichever comes next without one.
+        ev: Option<u32>,
+        /// Who asked; [`Event::EvProbe`] names it.
+        token: u32,
     },
     /// Deny a value, or lift its denial.
     Deny {
@@ -105,6 +114,15 @@ pub enum Event {
     Peers(Vec<(IpAddr, PortMask)>),
     /// No QP is open with this destination any more: its values are forgotten.
     Gone(IpAddr),
+    /// What came of [`Command::EvProbe`]: the probe's number, or `None` when no QP is open with the destination or too many probes wait.
+    EvProbe {
+        /// Who asked.
+        token: u32,
+        /// The probe's number.
+        id: Option<u16>,
+    },
+    /// An EV probe was answered.
+    Answered(EvProbeAnswer),
     /// The values of all its destinations, as [`Command::List`] asked.
     Listed(Vec<EvList>),
 }
@@ -205,7 +223,7 @@ impl Controller {
     pub fn on_event(&mut self, now: Ns, worker: usize, event: Event) {
         match event {
             // Whoever asked for it takes it.
-            Event::Listed(_) => {}
+            Event::Listed(_) | Event::EvProbe { .. } | Event::Answered(_) => {}
             Event::Gone(destination) => {
                 self.suspects.remove(&destination);
                 self.peers_out.remove(&destination);

@@ -55,14 +55,15 @@ pub enum Request {
         #[serde(default)]
         all: bool,
     },
-    /// Probe a value.
+    /// Probe a path, and wait for the answer.
     Probe {
         /// Name of the NIC.
         nic: String,
         /// To whom.
         destination: IpAddr,
-        /// On which value.
-        ev: u32,
+        /// On which value; whichever comes next without one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ev: Option<u32>,
     },
     /// Create and configure an EV profile: it is offline then.
     ProfileCreate {

@@ -134,12 +134,13 @@ fn control(
             if let Some(due) = member.nic.controller.next_probe().filter(|&due| due <= now) {
                 lateness.saturating_record(now.since(due));
             }
-            member.turn(now, |worker, lists| desk.listed(n, worker, lists));
+            member.turn(now, |worker, event| desk.told(now, n, worker, event));
             while let Some(notice) = member.nic.controller.poll_notice() {
                 journal.push(&names[n], notice);
             }
             next = [next, member.nic.controller.next_wake()].into_iter().flatten().min();
         }
+        desk.give_up(now);
         let wait = next.map_or(LOOK, |next| Duration::from_nanos(next.since(clock())));
         std::thread::park_timeout(wait.min(LOOK));
     }

@@ -26,6 +26,8 @@ const ANSWERS_AT_ONCE: u64 = 64;
 /// An EV probe that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvProbeAnswer {
+    /// The probe's number.
+    pub id: u16,
     /// Who answered.
     pub remote: IpAddr,
     /// The value that was probed.
@@ -106,11 +108,21 @@ impl Nic {
     /// Probes `ev` towards `remote` by an endpoint operation: without a connection, though one must be open for the addresses to be
     /// known. Its answer is there in [`Nic::poll_ev_probe`]. `None` when there is no QP with that address, or the queue is full.
     pub fn ev_probe(&mut self, remote: IpAddr, ev: u32) -> Option<u16> {
-        self.endpoint_request(remote, Some(ev), Content::Probe { ev })
+        self.endpoint_request(remote, Some(ev), |ev| Content::Probe { ev })
     }
 
-    /// Queues a request on the path of `ev`, or without one on the path of the next reply.
-    pub(super) fn endpoint_request(&mut self, remote: IpAddr, ev: Option<u32>, content: Content) -> Option<u16> {
+    /// The same on whichever value comes next for answers.
+    pub fn ev_probe_any(&mut self, remote: IpAddr) -> Option<u16> {
+        self.endpoint_request(remote, None, |ev| Content::Probe { ev })
+    }
+
+    /// Queues a request on the path of `ev`, or without one on the path of the next reply; `content` is told which value that is.
+    pub(super) fn endpoint_request(
+        &mut self,
+        remote: IpAddr,
+        ev: Option<u32>,
+        content: impl FnOnce(u32) -> Content,
+    ) -> Option<u16> {
         let qp = self.qps_to(remote).next()?;
         let (mut template, links, from) = (qp.template, qp.links.clone(), ReplyFrom::qp(qp));
         if self.endpoints.frames.len() >= ENDPOINT_QUEUE_MAX {
@@ -125,6 +137,7 @@ impl Nic {
         if let Some(link) = links.as_ref().and_then(|links| links.get(usize::from(way.port.0))) {
             template.set_link(*link);
         }
+        let content = content(way.ev);
         let endpoints = &mut self.endpoints;
         if endpoints.asked.len() >= ENDPOINT_QUEUE_MAX {
             endpoints.asked.pop_front();
@@ -211,7 +224,7 @@ impl Nic {
                 if self.endpoints.answers.len() >= ENDPOINT_QUEUE_MAX {
                     self.endpoints.answers.pop_front();
                 }
-                self.endpoints.answers.push_back(EvProbeAnswer { remote, ev, rtt });
+                self.endpoints.answers.push_back(EvProbeAnswer { id, remote, ev, rtt });
                 self.path_alive(now, remote, ev);
             }
             Content::Ports { out } => self.ports_confirmed(remote, out),

@@ -110,7 +110,8 @@ impl Nic {
     fn tell_ports_to(&mut self, at: usize) {
         if self.endpoints.waiting() < ENDPOINT_QUEUE_MAX {
             let remote = self.destinations[at].address;
-            self.endpoint_request(remote, None, Content::Ports { out: self.ports_out });
+            let out = self.ports_out;
+            self.endpoint_request(remote, None, |_| Content::Ports { out });
         }
     }
 
