@@ -144,6 +144,8 @@ pub struct Pair {
     pub port_filter: Option<PortFilter>,
     /// Ports of each NIC, as bits, that take no frame.
     pub full_ports: [u8; 2],
+    /// Ports of each NIC, as bits, that take frames and keep them: never sent, never reported as accepted.
+    pub stuck_ports: [u8; 2],
     /// Registered memory of each NIC.
     pub memory: [Arc<Buffer>; 2],
     /// Its key.
@@ -218,6 +220,7 @@ impl Pair {
             filter: None,
             port_filter: None,
             full_ports: [0; 2],
+            stuck_ports: [0; 2],
             memory,
             keys,
             held_until: [Ns::ZERO; 2],
@@ -393,6 +396,9 @@ impl Pair {
             while self.now >= self.held_until[from] && self.nics[from].transmit(self.now, &mut outbox) > 0 {
                 let frames = std::mem::take(&mut outbox.frames);
                 for (port, frame) in frames {
+                    if self.stuck_ports[from] >> port.0 & 1 == 1 {
+                        continue;
+                    }
                     self.nics[from].sent(self.now, port, 1);
                     self.carry(from, port, frame);
                 }

@@ -1,7 +1,7 @@
 //! Table I of the MRC paper, rows "Multipath & Multi-plane" and "Resilience & Fast Fail-over": tests named after each.
 
 use dataplane::Ns;
-use dataplane::nic::{EvState, NicParams, OpenError, Paths, PortId, QpState};
+use dataplane::nic::{DropReason, EvState, NicParams, OpenError, Paths, PortId, QpState};
 use dataplane::path::SprayingParams;
 use dataplane::path::profile::{Copies, Ev, EvField, EvFormat, EvMode, EvPool, EvProfileConfig, EvProfiles, PortSet};
 use dataplane::time::{MS, US};
@@ -347,6 +347,83 @@ fn ev_states_and_denylisting_take_a_value_out_for_a_turn_until_an_answer_or_for_
 }
 
 #[test]
+fn ev_states_and_denylisting_holds_for_profiles_to_come_and_for_each_peer_by_itself() {
+    let list = |first: u32| (first..first + 4).map(|value| Ev::new(value, 1)).collect::<Vec<_>>();
+    let format = || EvFormat::udp_port(&[16]).unwrap();
+    let pool = explicit(format(), 1, &list(1000));
+    let mut pair = Pair::new(probed(), 1 << 20, Channel::default(), 1);
+    let (now, peer) = (pair.now, pair.address(1));
+    // Before there is any QP: for that peer, and for everybody.
+    assert!(pair.nics[0].deny(now, Some(peer), 1001, true));
+    assert!(pair.nics[0].deny(now, None, 1002, true));
+    let qp = connect(&mut pair, [Paths::Profile(pool), Paths::Sprayed]);
+    let denied = |pair: &Pair| -> Vec<u32> {
+        let states = pair.nics[0].ev_states(peer).filter(|(_, state)| *state == EvState::Denied);
+        states.map(|(ev, _)| ev).collect()
+    };
+    assert_eq!(denied(&pair), [1001, 1002]);
+    // One denial is lifted, the other still stands.
+    assert!(pair.nics[0].deny(now, Some(peer), 1002, true));
+    assert!(pair.nics[0].deny(now, None, 1002, false));
+    assert_eq!(denied(&pair), [1001, 1002]);
+    assert!(pair.nics[0].deny(now, Some(peer), 1002, false));
+    assert_eq!(denied(&pair), [1001]);
+    // A replacement that is denied is not used either.
+    assert!(pair.nics[0].deny(now, None, 3000, true));
+    pair.nics[0].replace_ev(now, 7, 1003, Ev::new(3000, 1), Copies::All);
+    assert_eq!(denied(&pair), [1001, 3000]);
+    // With the last value denied nothing goes; a good one that replaces it lets it go again.
+    for ev in [1000, 1002] {
+        pair.nics[0].deny(now, None, ev, true);
+    }
+    write(&mut pair, &qp, 4 * 4096);
+    pair.run_for(MS);
+    assert_eq!(pair.nics[0].stats().tx_data.get(), 0);
+    let now = pair.now;
+    pair.nics[0].replace_ev(now, 7, 1000, Ev::new(4000, 1), Copies::All);
+    pair.run_for(MS);
+    assert_eq!(pair.completions[0].len(), 1);
+}
+
+#[test]
+fn ev_states_and_denylisting_of_one_profile_stop_no_qp_of_another_in_the_same_group() {
+    let list = |first: u32| (first..first + 2).map(|value| Ev::new(value, 1)).collect::<Vec<_>>();
+    let format = || EvFormat::udp_port(&[16]).unwrap();
+    let first = explicit(format(), 1, &list(1000));
+    let second = Arc::new(EvPool { id: 8, ..(*explicit(format(), 1, &list(2000))).clone() });
+    let mut pair = Pair::new(probed(), 1 << 20, Channel::default(), 1);
+    let [stopped, free] = [first, second].map(|pool| connect(&mut pair, [Paths::Profile(pool), Paths::Sprayed]));
+    for ev in [1000, 1001] {
+        pair.nics[0].deny(Ns::ZERO, None, ev, true);
+    }
+    for (id, qp) in [&stopped, &free].into_iter().enumerate() {
+        pair.nics[0].post_write(qp.qpn[0], &pair.write(id as u64, 0, 0, 8 * 4096)).unwrap();
+    }
+    pair.run_for(MS);
+    assert_eq!(pair.completions[0].iter().map(|entry| entry.qpn).collect::<Vec<_>>(), [free.qpn[0]]);
+    let now = pair.now;
+    pair.nics[0].deny(now, None, 1000, false);
+    pair.run_for(MS);
+    assert_eq!(pair.completions[0].len(), 2);
+}
+
+#[test]
+fn ev_states_and_denylisting_forget_what_a_denied_value_was_assumed_to_be() {
+    let mut pair = Pair::new(probed(), 1 << 20, Channel::default(), 1);
+    let qp = pair.connect(0);
+    let peer = pair.address(1);
+    pair.filter = Some(Box::new(|_, from, _, _| if from == 0 { Fate::Drop } else { Fate::Pass }));
+    write(&mut pair, &qp, 4096);
+    pair.run_for(160 * US);
+    let bad = pair.nics[0].ev_states(peer).find(|(_, state)| *state == EvState::AssumedBad).unwrap().0;
+    let now = pair.now;
+    pair.nics[0].deny(now, None, bad, true);
+    pair.nics[0].deny(now, None, bad, false);
+    let state = pair.nics[0].list_evs(peer).find(|(_, report)| report.ev.value == bad);
+    assert!(state.is_none_or(|(_, report)| report.state == EvState::Good), "in use and good, or a spare one");
+}
+
+#[test]
 fn multi_plane_operation_loads_every_port_alike_and_answers_leave_by_a_port_of_their_own() {
     for planes in 1..=8 {
         let mut pair = Pair::in_planes(planes, false, NicParams::default(), 1 << 20, Channel::default(), 1);
@@ -501,6 +578,57 @@ fn port_status_update_is_sent_again_until_it_is_confirmed_and_a_new_peer_learns_
 }
 
 #[test]
+fn port_status_update_that_comes_before_its_qp_is_not_taken_for_known() {
+    let mut pair = Pair::in_planes(2, false, probed(), 4096, Channel::default(), 1);
+    pair.nics[1].set_port(Ns::ZERO, PortId(1), false);
+    // The second NIC opens its end first, and tells at once; the first one has no QP yet.
+    let kept = RefCell::new(None);
+    let qp = pair.connect_with(0, |n, spec| {
+        if n == 0 {
+            *kept.borrow_mut() = Some(spec.clone());
+        }
+    });
+    assert!(pair.nics[0].close(Ns::ZERO, qp.qpn[0]));
+    pair.run_for(20 * US);
+    assert_eq!(pair.nics[0].stats().drops_by(DropReason::EndpointStranger), 1);
+    let now = pair.now;
+    pair.nics[0].open(now, kept.take().unwrap()).unwrap();
+    assert_eq!(pair.nics[1].tell_ports(), 1, "told again, since nobody confirmed it");
+    pair.run_for(20 * US);
+    assert_eq!((pair.nics[1].tell_ports(), pair.nics[0].peer_ports_out(pair.address(1))), (0, 0b10));
+}
+
+#[test]
+fn port_status_update_of_a_peer_is_heard_whatever_strangers_ask() {
+    let mut pair = Pair::in_planes(2, false, probed(), 4096, Channel::default(), 1);
+    pair.connect(0);
+    let (now, peer) = (pair.now, pair.address(1));
+    for _ in 0..200 {
+        pair.nics[1].ev_probe(pair.address(0), 300).unwrap();
+    }
+    pair.nics[1].set_port(now, PortId(1), false);
+    pair.run_for(MS);
+    assert!(pair.nics[0].stats().drops_by(DropReason::EndpointRate) > 0);
+    assert_eq!(pair.nics[0].peer_ports_out(peer), 0b10);
+    assert_eq!(pair.nics[1].tell_ports(), 0);
+}
+
+#[test]
+fn port_status_update_sends_anew_what_a_dead_port_was_given_and_never_took() {
+    let mut pair = Pair::in_planes(2, false, probed(), 1 << 20, Channel::default(), 1);
+    let qp = pair.connect(0);
+    // Port 0's driver keeps what it is given.
+    pair.stuck_ports = [0b01, 0];
+    write(&mut pair, &qp, 8 * 4096);
+    pair.run_for(10 * MS);
+    assert!(pair.completions[0].is_empty(), "half of it waits at the port");
+    let now = pair.now;
+    pair.nics[0].set_port(now, PortId(0), false);
+    pair.run_for(10 * MS);
+    assert_written(&pair, 8 * 4096);
+}
+
+#[test]
 fn port_status_update_that_was_overtaken_by_a_later_one_changes_nothing() {
     let mut pair = Pair::in_planes(2, false, probed(), 4096, Channel::default(), 1);
     let kept: Rc<RefCell<Option<Vec<u8>>>> = Rc::default();
@@ -523,5 +651,7 @@ fn port_status_update_that_was_overtaken_by_a_later_one_changes_nothing() {
     pair.inject(0, old);
     pair.run_for(10 * US);
     assert_eq!(pair.nics[0].peer_ports_out(peer), 0);
+    assert_eq!(pair.nics[0].stats().drops_by(DropReason::EndpointOvertaken), 1);
+    assert_eq!(pair.nics[1].tell_ports(), 0, "what the peer knows is what is so");
     assert!(pair.nics[0].poll_port_event().is_none());
 }

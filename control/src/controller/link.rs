@@ -143,7 +143,9 @@ pub fn join(now: Ns, controller: &mut Controller, nic: &mut Nic) {
 pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Event> {
     match command {
         Command::Probe { destination, ev } => {
-            nic.probe_destination(now, destination, ev).is_none().then_some(Event::Gone(destination))
+            // One that finds the queue full is not sent: the next comes in a period.
+            let _ = nic.probe_destination(now, destination, ev);
+            (!nic.is_open_with(destination)).then_some(Event::Gone(destination))
         }
         Command::EvProbe { destination, ev, token } => {
             let id = match ev {

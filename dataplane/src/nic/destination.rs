@@ -13,6 +13,8 @@ pub(super) struct Destination {
     pub(super) peer_ports_out: PortMask,
     /// When the peer told so last, and that message's timestamp.
     pub(super) peer_ports_told: Option<(Ns, u16)>,
+    /// The last port status update that was queued for the peer.
+    pub(super) ports_update: Option<u16>,
     /// The ports of ours that are out, as the peer knows it; `None` since a change that it has not confirmed.
     pub(super) told_ports_out: Option<PortMask>,
     /// The groups of its QPs.
@@ -30,6 +32,7 @@ impl Destination {
             rotations: Vec::new(),
             peer_ports_out: 0,
             peer_ports_told: None,
+            ports_update: None,
             told_ports_out: Some(0),
             groups: Vec::new(),
             last_rtt: None,

@@ -90,6 +90,10 @@ reasons! {
     TrimmedControl = "trimmed_control", "trimmed, and no data packet";
     /// An acknowledgement of packets that were never sent.
     AcknowledgesUnsent = "acknowledges_unsent", "acknowledges what was never sent";
+    /// A port status update of somebody without a QP here; not answered, so that it is sent again.
+    EndpointStranger = "endpoint_stranger", "a port status update of nobody's peer; not answered";
+    /// A port status update that a later one overtook; not answered.
+    EndpointOvertaken = "endpoint_overtaken", "a port status update that was overtaken; not answered";
     /// More endpoint requests than are answered.
     EndpointRate = "endpoint_rate", "more endpoint requests than are answered";
     /// An endpoint operation that this NIC takes no part in, or one that is no packet of its kind.

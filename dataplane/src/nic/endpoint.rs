@@ -3,11 +3,13 @@
 //! An EV probe asks whether an entropy value's path is alive. Whoever is asked answers without looking at any connection, by swapping
 //! the addresses of layers 2 and 3 (MRC paper, section II-E). What asks for nothing but an answer is limited in rate.
 
+use super::reply::Wrote;
 use super::rotations::{FullPorts, ReplyFrom, Way};
 use super::transmit::Accepting;
 use super::{DropReason, Nic, PortId, TxBurst};
 use crate::Ns;
 use crate::path::PortMask;
+use crate::path::profile::Ev;
 use crate::time::{SEC, WIRE_TICK};
 use crate::transport::reflected_rtt;
 use crate::wire::{
@@ -38,10 +40,9 @@ pub struct EvProbeAnswer {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
-    Probe {
-        ev: u32,
-    },
-    /// Bit i: port i is out of use.
+    /// Is this value's path alive?
+    Probe(Ev),
+    /// Bit i: port i is out of use. As it is when the frame is written.
     Ports {
         out: PortMask,
     },
@@ -77,14 +78,23 @@ pub(super) struct Endpoints {
     asked: VecDeque<Asked>,
     answers: VecDeque<EvProbeAnswer>,
     next: u16,
-    /// Answers that may go out at once, and since when the count holds.
+    /// Answers to anybody.
+    strangers: Bucket,
+    /// Answers to port status updates of peers: nobody else can use these up.
+    peers: Bucket,
+}
+
+/// Answers that may go out, in a bucket that fills with time.
+#[derive(Debug, Default)]
+struct Bucket {
     budget: u64,
+    /// Since when the budget holds; never used before, it is full.
     counted_at: Option<Ns>,
 }
 
-impl Endpoints {
-    /// May another request be answered? A bucket that fills with time.
-    fn may_answer(&mut self, now: Ns) -> bool {
+impl Bucket {
+    /// May another request be answered?
+    fn take(&mut self, now: Ns) -> bool {
         let Some(counted_at) = self.counted_at else {
             (self.counted_at, self.budget) = (Some(now), ANSWERS_AT_ONCE - 1);
             return true;
@@ -97,10 +107,19 @@ impl Endpoints {
         self.budget = self.budget.saturating_sub(1);
         may
     }
+}
 
+impl Endpoints {
     /// Frames that wait for the port.
     pub(super) fn waiting(&self) -> usize {
         self.frames.len()
+    }
+
+    /// A port status update says this, whatever it was to say when it was queued.
+    fn now_told(&mut self, id: u16, out: PortMask) {
+        if let Some(asked) = self.asked.iter_mut().find(|asked| asked.id == id) {
+            asked.content = Content::Ports { out };
+        }
     }
 }
 
@@ -108,20 +127,20 @@ impl Nic {
     /// Probes `ev` towards `remote` by an endpoint operation: without a connection, though one must be open for the addresses to be
     /// known. Its answer is there in [`Nic::poll_ev_probe`]. `None` when there is no QP with that address, or the queue is full.
     pub fn ev_probe(&mut self, remote: IpAddr, ev: u32) -> Option<u16> {
-        self.endpoint_request(remote, Some(ev), |ev| Content::Probe { ev })
+        self.endpoint_request(remote, Some(ev), Content::Probe)
     }
 
     /// The same on whichever value comes next for answers.
     pub fn ev_probe_any(&mut self, remote: IpAddr) -> Option<u16> {
-        self.endpoint_request(remote, None, |ev| Content::Probe { ev })
+        self.endpoint_request(remote, None, Content::Probe)
     }
 
-    /// Queues a request on the path of `ev`, or without one on the path of the next reply; `content` is told which value that is.
+    /// Queues a request on the path of `ev`, or without one on the path of the next reply; `content` is told which value and path that is.
     pub(super) fn endpoint_request(
         &mut self,
         remote: IpAddr,
         ev: Option<u32>,
-        content: impl FnOnce(u32) -> Content,
+        content: impl FnOnce(Ev) -> Content,
     ) -> Option<u16> {
         let qp = self.qps_to(remote).next()?;
         let (mut template, links, from) = (qp.template, qp.links.clone(), ReplyFrom::qp(qp));
@@ -137,7 +156,7 @@ impl Nic {
         if let Some(link) = links.as_ref().and_then(|links| links.get(usize::from(way.port.0))) {
             template.set_link(*link);
         }
-        let content = content(way.ev);
+        let content = content(Ev { segment: way.segment, ..Ev::new(way.ev, way.port.0 + 1) });
         let endpoints = &mut self.endpoints;
         if endpoints.asked.len() >= ENDPOINT_QUEUE_MAX {
             endpoints.asked.pop_front();
@@ -178,7 +197,12 @@ impl Nic {
         packet: &Packet,
         request: &EndpointRequest,
     ) -> Result<(), DropReason> {
-        if self.endpoints.frames.len() >= ENDPOINT_QUEUE_MAX || !self.endpoints.may_answer(now) {
+        let endpoints = &mut self.endpoints;
+        let bucket = match request.op {
+            EndpointOp::PortStatusUpdate => &mut endpoints.peers,
+            _ => &mut endpoints.strangers,
+        };
+        if endpoints.frames.len() >= ENDPOINT_QUEUE_MAX || !bucket.take(now) {
             return Err(DropReason::EndpointRate);
         }
         let addressing = Addressing {
@@ -219,31 +243,38 @@ impl Nic {
         let asked = self.endpoints.asked.iter().position(is_it);
         let asked = asked.and_then(|at| self.endpoints.asked.remove(at)).ok_or(DropReason::UnknownProbe)?;
         match asked.content {
-            Content::Probe { ev } => {
+            Content::Probe(probed) => {
                 let rtt = reflected_rtt(now, response.tx_timestamp);
                 if self.endpoints.answers.len() >= ENDPOINT_QUEUE_MAX {
                     self.endpoints.answers.pop_front();
                 }
-                self.endpoints.answers.push_back(EvProbeAnswer { id, remote, ev, rtt });
-                self.path_alive(now, remote, ev);
+                self.endpoints.answers.push_back(EvProbeAnswer { id, remote, ev: probed.value, rtt });
+                self.path_alive(now, remote, probed);
             }
-            Content::Ports { out } => self.ports_confirmed(remote, out),
+            Content::Ports { out } => self.ports_confirmed(remote, id, out),
             Content::Answer { .. } => {}
         }
         Ok(())
     }
 
-    /// Writes the oldest endpoint frame; false when its port takes no more.
-    pub(super) fn write_endpoint<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts) -> bool {
-        let Some(frame) = self.endpoints.frames.front().copied() else { return true };
+    /// Writes the oldest endpoint frame.
+    pub(super) fn write_endpoint<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts) -> Wrote {
+        let Some(mut frame) = self.endpoints.frames.front().copied() else { return Wrote::Done };
+        if let Content::Ports { out } = &mut frame.content {
+            // What is told is what is so now: the timestamp says now, too.
+            *out = self.ports_out;
+            self.endpoints.now_told(frame.id, *out);
+        }
         let (opcode, ext) = frame.content.compose(now);
         let len = frame.template.frame_len(ext.len(), 0);
-        let takes = !full.has(frame.port) && self.limits.has_control_room(len as u64);
-        let room = if takes { out.slot(frame.port, len) } else { None };
+        if !self.limits.has_control_room(len as u64) {
+            return Wrote::NoRoom;
+        }
+        let room = if full.has(frame.port) { None } else { out.slot(frame.port, len) };
         let Some(room) = room else {
             full.add(frame.port);
             self.endpoints.frames.rotate_left(1);
-            return false;
+            return Wrote::PortFull;
         };
         self.endpoints.frames.pop_front();
         let bth = Bth::new(opcode, ENDPOINT_QPN, frame.id.into());
@@ -259,14 +290,14 @@ impl Nic {
             let accepting = Accepting { len: len as u32, is_data: false, packet: None };
             self.committed(now, frame.port, accepting, 0, full);
         }
-        true
+        Wrote::Done
     }
 }
 
 impl Content {
     const fn op(&self) -> EndpointOp {
         match self {
-            Content::Probe { .. } => EndpointOp::EvProbe,
+            Content::Probe(_) => EndpointOp::EvProbe,
             Content::Ports { .. } => EndpointOp::PortStatusUpdate,
             Content::Answer { op, .. } => *op,
         }
@@ -278,7 +309,7 @@ impl Content {
             (Opcode::EndpointRequest, Ext::EndpointRequest(request))
         };
         match *self {
-            Content::Probe { .. } => request(EndpointOp::EvProbe, 0),
+            Content::Probe(_) => request(EndpointOp::EvProbe, 0),
             Content::Ports { out } => request(EndpointOp::PortStatusUpdate, u32::from(!out)),
             Content::Answer { op, arrived, asked } => {
                 let unit = if asked.tsr { 8 * WIRE_TICK } else { WIRE_TICK };
@@ -295,13 +326,13 @@ mod tests {
 
     #[test]
     fn answers_are_limited_in_rate_and_the_budget_fills_with_time() {
-        let mut endpoints = Endpoints::default();
-        let answered = |endpoints: &mut Endpoints, now| (0..200).filter(|_| endpoints.may_answer(now)).count();
-        assert_eq!(answered(&mut endpoints, Ns(7)), 64);
-        assert_eq!(answered(&mut endpoints, Ns(7 + 49_999)), 0);
-        assert_eq!(answered(&mut endpoints, Ns(7 + 50_000)), 1);
-        assert_eq!(answered(&mut endpoints, Ns(7 + 60_000)), 0);
-        assert_eq!(answered(&mut endpoints, Ns(7 + 100_000)), 1, "what was not whole is not lost");
-        assert_eq!(answered(&mut endpoints, Ns(10 * SEC)), 64);
+        let mut bucket = Bucket::default();
+        let answered = |bucket: &mut Bucket, now| (0..200).filter(|_| bucket.take(now)).count();
+        assert_eq!(answered(&mut bucket, Ns(7)), 64);
+        assert_eq!(answered(&mut bucket, Ns(7 + 49_999)), 0);
+        assert_eq!(answered(&mut bucket, Ns(7 + 50_000)), 1);
+        assert_eq!(answered(&mut bucket, Ns(7 + 60_000)), 0);
+        assert_eq!(answered(&mut bucket, Ns(7 + 100_000)), 1, "what was not whole is not lost");
+        assert_eq!(answered(&mut bucket, Ns(10 * SEC)), 64);
     }
 }

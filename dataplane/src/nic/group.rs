@@ -26,7 +26,8 @@ pub enum GroupState {
     Ready,
     /// It has its turn.
     Active,
-    /// It has something to send, and its window or its QPs' PSN ranges let nothing through: an acknowledgement or a timer calls it.
+    /// It has something to send, and its window lets nothing through, or all its values are denied: an acknowledgement, a timer or the
+    /// controller calls it.
     Pending,
 }
 

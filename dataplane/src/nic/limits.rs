@@ -44,16 +44,16 @@ pub struct SendLimits {
 }
 
 impl SendLimits {
-    /// What is wrong with the limits, if anything; `full_frame` is the length of a full packet.
-    pub(super) fn fault(&self, full_frame: u64) -> Option<&'static str> {
+    /// What is wrong with the limits, if anything; `longest` are the lengths of the longest frames of data and of control.
+    pub(super) fn fault(&self, longest: (u64, u64)) -> Option<&'static str> {
         let is_rate = |rate: u64| (1..=RATE_MAX).contains(&rate);
         if self.pacing.is_some_and(|pacing| !is_rate(pacing.rate))
             || self.fetch.is_some_and(|fetch| !is_rate(fetch.rate))
         {
             return Some("a rate is 1 bit/s to 8 Tbit/s");
         }
-        if self.egress_buffer.is_some_and(|bytes| pools(bytes).0 < full_frame) {
-            return Some("90 % of the egress buffer hold a full packet at least");
+        if self.egress_buffer.map(pools).is_some_and(|(data, control)| data < longest.0 || control < longest.1) {
+            return Some("90 % of the egress buffer hold a full packet at least, with all headers, and 10 % a SACK");
         }
         None
     }
@@ -260,10 +260,11 @@ mod tests {
 
     #[test]
     fn limits_that_make_no_sense_are_named() {
-        let fault = |limits: SendLimits| limits.fault(4_174).is_some();
+        let fault = |limits: SendLimits| limits.fault((4_262, 182)).is_some();
         assert!(!fault(SendLimits::default()));
-        assert!(fault(SendLimits { egress_buffer: Some(4_637), ..SendLimits::default() }));
-        assert!(!fault(SendLimits { egress_buffer: Some(4_638), ..SendLimits::default() }));
+        assert!(fault(SendLimits { egress_buffer: Some(4_735), ..SendLimits::default() }));
+        assert!(!fault(SendLimits { egress_buffer: Some(4_736), ..SendLimits::default() }));
+        assert!(SendLimits { egress_buffer: Some(1_800), ..SendLimits::default() }.fault((400, 182)).is_some());
         assert!(fault(SendLimits { pacing: Some(PacingParams { rate: 0, burst_ns: 0 }), ..SendLimits::default() }));
         let fetch = FetchParams { rate: RATE_MAX + 1, read_request: 64 };
         assert!(fault(SendLimits { fetch: Some(fetch), ..SendLimits::default() }));

@@ -143,8 +143,10 @@ pub struct Nic {
     port_events: PortEvents,
     /// Own ports that are out of use.
     ports_out: PortMask,
-    /// Values that are denied towards everybody.
-    denied: BTreeSet<u32>,
+    /// The destination that was told of them last.
+    told_last: usize,
+    /// Values that are denied, each towards an address or towards everybody.
+    denied: BTreeSet<(Option<IpAddr>, u32)>,
     endpoints: Endpoints,
     host: Option<HostBuffer>,
     limits: Limits,
@@ -249,6 +251,7 @@ impl Nic {
             events: Events::default(),
             port_events: PortEvents::default(),
             ports_out: 0,
+            told_last: usize::MAX,
             denied: BTreeSet::new(),
             endpoints: Endpoints::default(),
             host: params.host_buffer.map(HostBuffer::new),

@@ -127,6 +127,12 @@ pub enum ParamError {
     UdpPort,
 }
 
+/// The longest frames of data and of control: over IPv6, in SRv6 with an SRH, with a VLAN tag, where a full packet counts `full` bytes.
+const fn longest_frames(full: u32) -> (u64, u64) {
+    let (ethernet, vlan, ipv6_more, srv6) = (18, 4, 20, 64);
+    (full as u64 + ethernet + vlan + ipv6_more + srv6, 94 + vlan + ipv6_more + srv6)
+}
+
 impl NicParams {
     /// Checks all ranges.
     ///
@@ -136,7 +142,7 @@ impl NicParams {
         self.transport.validate()?;
         self.spraying.validate()?;
         self.congestion.validate(self.trimming)?;
-        if let Some(fault) = self.limits.fault(self.transport.full().into()) {
+        if let Some(fault) = self.limits.fault(longest_frames(self.transport.full())) {
             return Err(ParamError::Limits(fault));
         }
         if let Some(fault) = self.host_buffer.as_ref().and_then(HostBufferParams::fault) {

@@ -5,6 +5,12 @@ use super::{EvEvent, EvReport, EvState, Nic, ProbeAnswer, Qp, QpState};
 use crate::Ns;
 use crate::path::profile::{Copies, Ev};
 use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+/// Is `ev` denied towards `remote`, or everybody?
+pub(super) fn is_denied(denied: &BTreeSet<(Option<IpAddr>, u32)>, remote: IpAddr, ev: u32) -> bool {
+    denied.contains(&(None, ev)) || denied.contains(&(Some(remote), ev))
+}
 
 impl Nic {
     /// Takes the oldest answer to a probe.
@@ -22,12 +28,21 @@ impl Nic {
     /// is no QP.
     pub fn probe_destination(&mut self, now: Ns, remote: IpAddr, ev: u32) -> Option<u16> {
         let ready = || self.qps_to(remote).filter(|qp| qp.state != QpState::Error);
-        let uses = |qp: &&Qp| match qp.path {
-            QpPath::Sprayed(at) => self.rotations[at].spraying.find(ev).is_some(),
-            QpPath::Own(_) => false,
+        let spraying = |qp: &Qp| match qp.path {
+            QpPath::Sprayed(at) => Some(&self.rotations[at].spraying),
+            QpPath::Own(_) => None,
         };
-        let qpn = ready().find(uses).or_else(|| ready().next())?.qpn;
+        let wants = |qp: &&Qp| spraying(qp).is_some_and(|spraying| spraying.is_bad(ev));
+        let knows = |qp: &&Qp| spraying(qp).is_some_and(|spraying| spraying.find(ev).is_some());
+        let qp = ready().find(wants).or_else(|| ready().find(knows)).or_else(|| ready().next());
+        let qpn = qp?.qpn;
         self.probe(now, qpn, ev)
+    }
+
+    /// Is a QP open with this address?
+    #[must_use]
+    pub fn is_open_with(&self, remote: IpAddr) -> bool {
+        self.destination_of.contains_key(&remote)
     }
 
     /// The open QPs with an address.
@@ -37,15 +52,20 @@ impl Nic {
         slots.filter_map(|&slot| self.qps.get(slot as usize)?.as_deref())
     }
 
-    /// A path towards `remote` is alive: its value returns to every rotation.
-    pub(super) fn path_alive(&mut self, now: Ns, remote: IpAddr, ev: u32) {
+    /// A probe on a path towards `remote` was answered: its value returns to the rotations in which it stands for this path.
+    pub(super) fn path_alive(&mut self, now: Ns, remote: IpAddr, probed: Ev) {
         let Some(&at) = self.destination_of.get(&remote) else { return };
-        let mut back = false;
+        let mut still_bad = false;
         for &rotation in &self.destinations[at].rotations {
-            back |= self.rotations[rotation].spraying.recovered(ev);
+            let spraying = &mut self.rotations[rotation].spraying;
+            if spraying.find(probed.value) == Some(probed) {
+                spraying.recovered(probed.value);
+            }
+            still_bad |= spraying.is_bad(probed.value);
         }
-        if back {
-            self.events.push(now, remote, ev, EvState::Good);
+        if !still_bad {
+            // Told even where it was good already: whoever probed it may have missed that.
+            self.events.push(now, remote, probed.value, EvState::Good);
         }
     }
 
@@ -56,16 +76,25 @@ impl Nic {
             return 0;
         }
         let mut replaced = 0;
-        let of_profile = |rotation: &&mut super::Rotation| rotation.profile == Some(profile) && rotation.qps > 0;
-        for rotation in self.rotations.iter_mut().filter(of_profile) {
+        for at in 0..self.rotations.len() {
+            let rotation = &mut self.rotations[at];
+            let (destination, address) = (rotation.destination, self.destinations[rotation.destination].address);
+            let fits = address.is_ipv6() || new.value <= u32::from(u16::MAX);
+            if rotation.qps == 0 || rotation.profile != Some(profile) || !fits {
+                continue;
+            }
             if rotation.spraying.replace(current, new, copies) == 0 {
                 continue;
             }
             replaced += 1;
+            if is_denied(&self.denied, address, new.value) {
+                rotation.spraying.deny(new.value);
+            }
             if rotation.spraying.find(current).is_none() {
                 // Nobody is to probe it any more.
-                self.events.push(now, self.destinations[rotation.destination].address, current, EvState::Good);
+                self.events.push(now, address, current, EvState::Good);
             }
+            self.wake_groups(destination);
         }
         replaced
     }
@@ -85,20 +114,21 @@ impl Nic {
         }
     }
 
-    /// Denies `ev` towards `remote`, or lifts the denial; without `remote` towards everybody, those to come included. True when that changed
-    /// something.
+    /// Denies `ev` towards `remote`, or lifts the denial; without `remote` towards everybody. Either holds for connections to come, too. A
+    /// value is used again when neither denies it. True when that changed something.
     pub fn deny(&mut self, now: Ns, remote: Option<IpAddr>, ev: u32, denied: bool) -> bool {
-        let Some(remote) = remote else {
-            let changed = if denied { self.denied.insert(ev) } else { self.denied.remove(&ev) };
-            for at in 0..self.destinations.len() {
-                self.deny_at(now, at, ev, denied);
+        let changed = if denied { self.denied.insert((remote, ev)) } else { self.denied.remove(&(remote, ev)) };
+        for at in 0..self.destinations.len() {
+            if remote.is_none_or(|remote| self.destinations[at].address == remote) {
+                self.apply_denial(now, at, ev);
             }
-            return changed;
-        };
-        self.destination_of.get(&remote).copied().is_some_and(|at| self.deny_at(now, at, ev, denied))
+        }
+        changed
     }
 
-    fn deny_at(&mut self, now: Ns, at: usize, ev: u32, denied: bool) -> bool {
+    fn apply_denial(&mut self, now: Ns, at: usize, ev: u32) {
+        let address = self.destinations[at].address;
+        let denied = is_denied(&self.denied, address, ev);
         let mut changed = false;
         for &rotation in &self.destinations[at].rotations {
             let spraying = &mut self.rotations[rotation].spraying;
@@ -106,10 +136,9 @@ impl Nic {
         }
         if changed {
             let state = if denied { EvState::Denied } else { EvState::Good };
-            self.events.push(now, self.destinations[at].address, ev, state);
+            self.events.push(now, address, ev, state);
             self.wake_groups(at);
         }
-        changed
     }
 
     /// The remote addresses with an open QP.

@@ -64,8 +64,22 @@ impl Nic {
             self.apply_ports(at);
         }
         self.port_events.push(now, None, out);
+        if !in_use {
+            self.give_up_waiting(now, port);
+        }
         self.tell_ports();
         true
+    }
+
+    /// Frames that a port has not accepted when it goes out may stay with its driver for ever: their packets' timers start now, and they take
+    /// no more room.
+    fn give_up_waiting(&mut self, now: Ns, port: PortId) {
+        for at in 0..self.accepting[usize::from(port.0)].len() {
+            let frame = &mut self.accepting[usize::from(port.0)][at];
+            let (len, is_data, packet) = (core::mem::take(&mut frame.len), frame.is_data, frame.packet.take());
+            self.limits.release(len.into(), is_data);
+            self.start_timer(now, packet);
+        }
     }
 
     /// Own ports that are out of use, as bits.
@@ -89,8 +103,11 @@ impl Nic {
     /// get lost.
     pub fn tell_ports(&mut self) -> usize {
         let untold: Vec<usize> = (0..self.destinations.len()).filter(|&at| self.is_untold(at)).collect();
-        for &at in &untold {
+        // From another one each time: where there are more than the queue holds, all have their turn.
+        let first = untold.partition_point(|&at| at <= self.told_last);
+        for &at in untold[first..].iter().chain(&untold[..first]).take(ENDPOINT_QUEUE_MAX) {
             self.tell_ports_to(at);
+            self.told_last = at;
         }
         untold.len()
     }
@@ -108,21 +125,21 @@ impl Nic {
     }
 
     fn tell_ports_to(&mut self, at: usize) {
-        if self.endpoints.waiting() < ENDPOINT_QUEUE_MAX {
-            let remote = self.destinations[at].address;
-            let out = self.ports_out;
-            self.endpoint_request(remote, None, |_| Content::Ports { out });
-        }
+        let (remote, out) = (self.destinations[at].address, self.ports_out);
+        let id = self.endpoint_request(remote, None, |_| Content::Ports { out });
+        self.destinations[at].ports_update = id.or(self.destinations[at].ports_update);
     }
 
-    /// The peer confirmed that these ports of ours are out.
-    pub(super) fn ports_confirmed(&mut self, remote: IpAddr, out: PortMask) {
-        if let Some(&at) = self.destination_of.get(&remote) {
+    /// The peer confirmed that these ports of ours are out; of several updates the last one counts.
+    pub(super) fn ports_confirmed(&mut self, remote: IpAddr, id: u16, out: PortMask) {
+        if let Some(&at) = self.destination_of.get(&remote)
+            && self.destinations[at].ports_update == Some(id)
+        {
             self.destinations[at].told_ports_out = Some(out);
         }
     }
 
-    /// A peer told which of its ports are up. What is not for a destination of ours changes nothing; it is answered all the same.
+    /// A peer told which of its ports are up. Only what has its effect is answered: else the peer would not tell again.
     pub(super) fn take_port_status(
         &mut self,
         now: Ns,
@@ -130,24 +147,27 @@ impl Nic {
         packet: &Packet,
         request: &EndpointRequest,
     ) -> Result<(), DropReason> {
-        self.answer_endpoint(now, port, packet, request)?;
         let remote = packet.ip.source;
-        let Some(&at) = self.destination_of.get(&remote) else { return Ok(()) };
+        let ours = self.qps_to(remote).any(|qp| qp.local_ip == packet.ip.destination);
+        let Some(&at) = self.destination_of.get(&remote).filter(|_| ours) else {
+            return Err(DropReason::EndpointStranger);
+        };
         let out = !(request.port_status_mask as PortMask) & all_ports(self.ports.len());
         let ticks = request.timestamp.ticks;
         let destination = &mut self.destinations[at];
         let overtaken = destination
             .peer_ports_told
             .is_some_and(|(told_at, told)| now.since(told_at) < REORDER_NS && (ticks.wrapping_sub(told) as i16) < 0);
-        if overtaken {
-            return Ok(());
+        if !overtaken {
+            destination.peer_ports_told = Some((now, ticks));
+            if core::mem::replace(&mut destination.peer_ports_out, out) != out {
+                self.apply_ports(at);
+                self.port_events.push(now, Some(remote), out);
+            }
+        } else if destination.peer_ports_out != out {
+            return Err(DropReason::EndpointOvertaken);
         }
-        destination.peer_ports_told = Some((now, ticks));
-        if core::mem::replace(&mut destination.peer_ports_out, out) != out {
-            self.apply_ports(at);
-            self.port_events.push(now, Some(remote), out);
-        }
-        Ok(())
+        self.answer_endpoint(now, port, packet, request)
     }
 
     /// What is out at either end is not used towards a destination.

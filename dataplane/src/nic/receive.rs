@@ -349,12 +349,12 @@ impl Nic {
         self.stats.rx_probe_answers.add(1);
         let qp = self.qps[slot].as_deref()?;
         let rtt = reflected_rtt(now, sack.cc.tx_timestamp);
-        let remote = qp.remote_ip;
+        let (remote, path) = (qp.remote_ip, qp.path);
         let ev = self.probes.answered(qp.qpn, id, rtt)?;
         let destination = &mut self.destinations[qp.destination];
         destination.last_rtt = rtt.or(destination.last_rtt);
         if sack.skip != Skip::Always {
-            self.path_alive(now, remote, ev);
+            self.path_alive(now, remote, self.probed(path, ev));
         }
         rtt
     }

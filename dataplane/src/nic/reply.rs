@@ -52,6 +52,17 @@ pub(super) fn timestamp(packet: &Packet) -> Option<Timestamp> {
     }
 }
 
+/// What became of a frame that was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// It is written, or needs not be.
+    Done,
+    /// Its port takes no more for now.
+    PortFull,
+    /// The egress buffer has no room for its class.
+    NoRoom,
+}
+
 /// An answer that waits for the port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
@@ -101,7 +112,7 @@ impl Nic {
         Some(id)
     }
 
-    /// Writes a reply; false when the port or its buffer takes no more. A reply of a QP that is gone counts as written.
+    /// Writes a reply. One of a QP that is gone is done with, too.
     #[inline]
     pub(super) fn write_reply<T: TxBurst>(
         &mut self,
@@ -109,27 +120,27 @@ impl Nic {
         reply: &Reply,
         out: &mut T,
         full: &mut FullPorts,
-    ) -> bool {
+    ) -> Wrote {
         let slot = reply.qpn.slot();
         let entry = self.qps.get(slot).and_then(|entry| entry.as_deref());
-        let Some(qp) = entry.filter(|qp| qp.qpn == reply.qpn) else { return true };
+        let Some(qp) = entry.filter(|qp| qp.qpn == reply.qpn) else { return Wrote::Done };
         let (from, len) = (ReplyFrom::qp(qp), qp.template.frame_len(reply.answer.ext_len(), 0));
         let is_data = matches!(reply.answer, Answer::Probe { .. });
         if is_data && !self.limits.has_data_room(len as u64) {
             self.stats.probes_unsent.add(1);
-            return true;
+            return Wrote::Done;
         }
         if !is_data && !self.limits.has_control_room(len as u64) {
-            return false;
+            return Wrote::NoRoom;
         }
-        let Ok(way) = self.way_of_reply(now, &from, reply, *full) else { return false };
+        let Ok(way) = self.way_of_reply(now, &from, reply, *full) else { return Wrote::PortFull };
         // The slot comes first: a SACK that finds no room must not count as sent.
         let Some(frame) = out.slot(way.port, len) else {
             full.add(way.port);
-            return false;
+            return Wrote::PortFull;
         };
         self.take_way(from.path, &way);
-        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return true };
+        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return Wrote::Done };
         let ev = way.ev;
         let (opcode, psn, mut ext) = compose(qp, reply, now, self.params.transport.service_time, &self.stats);
         if let (Ext::Sack(sack), Some(host)) = (&mut ext, &self.host) {
@@ -144,11 +155,11 @@ impl Nic {
         let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
         qp.address(frame, &way, marks);
         if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
-            return true;
+            return Wrote::Done;
         }
         out.commit();
         self.committed(now, way.port, Accepting { len: len as u32, is_data, packet: None }, 0, full);
-        true
+        Wrote::Done
     }
 
     /// A cumulative ACK takes a path of this NIC's own choice, while the controller leaves it one; a SACK or NACK carries back the value

@@ -3,7 +3,8 @@
 use super::qp::QpPath;
 use super::{Nic, PortId, Qp};
 use crate::Ns;
-use crate::path::{NoPath, Pick, PortMask, Spraying};
+use crate::path::profile::{Ev, EvPool, PortSet};
+use crate::path::{EvSet, NoPath, Pick, PortMask, Spraying};
 use crate::wire::{Marks, OuterMarks, write_link};
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -142,11 +143,22 @@ impl Nic {
     pub(super) fn any_way(&mut self, qp: &ReplyFrom, full: FullPorts) -> Result<Way, NoPath> {
         match qp.path {
             QpPath::Own(udp_port) => self.own_way(udp_port.into(), qp.port, qp.destination, full),
-            QpPath::Sprayed(rotation) => {
-                let path = self.rotations[rotation].spraying.reply_path(full.full)?;
-                Ok(Way { segment: path.segment, ..Way::plain(path.value, engine_port(path.port)) })
-            }
+            QpPath::Sprayed(rotation) => match self.rotations[rotation].spraying.reply_path(full.full) {
+                Ok(path) => Ok(Way { segment: path.segment, ..Way::plain(path.value, engine_port(path.port)) }),
+                // It is no data: with every value denied it goes all the same.
+                Err(NoPath::Denied) => self.own_way(self.params.udp_port.into(), qp.port, qp.destination, full),
+                Err(NoPath::PortsFull) => Err(NoPath::PortsFull),
+            },
         }
+    }
+
+    /// The value that a probe of `ev` on a QP tests, with the port and the path that it has there.
+    pub(super) fn probed(&self, path: QpPath, ev: u32) -> Ev {
+        let known = match path {
+            QpPath::Sprayed(rotation) => self.rotations[rotation].spraying.find(ev),
+            QpPath::Own(_) => None,
+        };
+        known.unwrap_or(Ev::new(ev, 0))
     }
 
     /// A QP's own port, or the first that is in use at both ends where that one is not.
@@ -159,7 +171,7 @@ impl Nic {
     }
 
     /// The rotation of a destination for a profile's values, or for those that the NIC draws; a new one when no QP uses one.
-    pub(super) fn rotation(&mut self, destination: usize, pool: Option<&crate::path::profile::EvPool>) -> usize {
+    pub(super) fn rotation(&mut self, destination: usize, pool: Option<&EvPool>) -> usize {
         let profile = pool.map(|pool| pool.id);
         let rotations = &self.destinations[destination].rotations;
         if let Some(&at) = rotations.iter().find(|&&at| self.rotations[at].profile == profile) {
@@ -167,15 +179,18 @@ impl Nic {
         }
         let (params, bdp, full) = (&self.params.spraying, self.params.bdp(), self.params.transport.full());
         let set = match pool {
-            Some(pool) => crate::path::EvSet::of_profile(pool, params, bdp, full, &mut self.rng),
+            Some(pool) => EvSet::of_profile(pool, params, bdp, full, &mut self.rng),
             None => {
-                let ports = crate::path::profile::PortSet::first(self.ports.len() as u8);
-                crate::path::EvSet::drawn(params, bdp, full, ports, &mut self.rng)
+                let ports = PortSet::first(self.ports.len() as u8);
+                EvSet::drawn(params, bdp, full, ports, &mut self.rng)
             }
         };
         let mut spraying = Spraying::new(&set, params.assumed_bad_ns, &mut self.rng);
-        for &ev in &self.denied {
-            spraying.deny(ev);
+        let address = self.destinations[destination].address;
+        for &(whom, ev) in &self.denied {
+            if whom.is_none_or(|whom| whom == address) {
+                spraying.deny(ev);
+            }
         }
         spraying.set_ports_out(self.ports_out | self.destinations[destination].peer_ports_out);
         let rotation = Rotation { destination, profile, spraying, qps: 0 };

@@ -1,6 +1,7 @@
 //! Frames out: replies first, then each group in turn, what is sent again before what is new.
 
 use super::group::GroupState;
+use super::reply::Wrote;
 use super::rotations::FullPorts;
 use super::{Nic, PortId, Qpn, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
@@ -30,14 +31,30 @@ enum Turn {
     Over,
     /// A QP ended instead of sending: the turn is not used.
     Unused,
-    /// Its ports take no more for now.
-    PortFull,
+    /// Its ports take no more for now, or all its values are denied.
+    NoWay(NoPath),
     /// The egress buffer is full, or the host's link is busy.
     NoFetch,
 }
 
+/// How a group's QPs with something to send again fared.
+enum Served {
+    /// The turn is decided.
+    Turn(Turn),
+    /// Nothing was sent; those that had something had no way out, for this reason.
+    Stuck(Option<NoPath>),
+}
+
+/// What a group's QPs without a way out wait for: of a port that is full rather than of the controller.
+const fn worse(stuck: Option<NoPath>, why: NoPath) -> Option<NoPath> {
+    match (stuck, why) {
+        (Some(NoPath::PortsFull), _) | (_, NoPath::PortsFull) => Some(NoPath::PortsFull),
+        (_, NoPath::Denied) => Some(NoPath::Denied),
+    }
+}
+
 impl Nic {
-    /// Writes frames into `out`, [`TX_BURST`] at most, and returns how many.
+    /// Writes frames into `out`, [`TX_BURST`] at most. Returns how many it is done with: after 0 there is nothing more for now.
     #[inline]
     pub fn transmit<T: TxBurst>(&mut self, now: Ns, out: &mut T) -> usize {
         let mut full = FullPorts::none_of(self.ports.len());
@@ -59,25 +76,28 @@ impl Nic {
         let (mut written, mut blocked) = (0, 0);
         while written < TX_BURST
             && blocked < self.control.len()
+            && !full.is_everything()
             && let Some(reply) = self.control.front().copied()
         {
-            if self.write_reply(now, &reply, out, full) {
-                self.control.pop_front();
-                written += 1;
-            } else if full.is_everything() {
-                return written;
-            } else {
-                // Its port is full, others may not be.
-                self.control.rotate_left(1);
-                blocked += 1;
+            match self.write_reply(now, &reply, out, full) {
+                Wrote::Done => {
+                    self.control.pop_front();
+                    written += 1;
+                }
+                Wrote::NoRoom => return written,
+                Wrote::PortFull => {
+                    // Others may not be.
+                    self.control.rotate_left(1);
+                    blocked += 1;
+                }
             }
         }
         let mut blocked = 0;
         while written < TX_BURST && blocked < self.endpoints.waiting() && !full.is_everything() {
-            if self.write_endpoint(now, out, full) {
-                written += 1;
-            } else {
-                blocked += 1;
+            match self.write_endpoint(now, out, full) {
+                Wrote::Done => written += 1,
+                Wrote::NoRoom => break,
+                Wrote::PortFull => blocked += 1,
             }
         }
         written
@@ -103,16 +123,17 @@ impl Nic {
                     written += 1;
                     blocked = 0;
                 }
-                Turn::Over => {
+                // Until the controller allows a value, or something else changes.
+                Turn::Over | Turn::NoWay(NoPath::Denied) => {
                     self.groups[at].rest();
                     self.round.pop_front();
                 }
                 Turn::Unused => {}
                 Turn::NoFetch => break,
-                Turn::PortFull if full.is_everything() => break,
+                Turn::NoWay(NoPath::PortsFull) if full.is_everything() => break,
                 // One more port is full: the group's next value may be of another.
-                Turn::PortFull if *full != before => {}
-                Turn::PortFull => {
+                Turn::NoWay(NoPath::PortsFull) if *full != before => {}
+                Turn::NoWay(NoPath::PortsFull) => {
                     blocked += 1;
                     if blocked >= self.round.len() {
                         break;
@@ -138,14 +159,20 @@ impl Nic {
             let accepted = self.accepting.get_mut(usize::from(port.0)).and_then(|queue| queue.pop_front());
             let Some(Accepting { len, is_data, packet }) = accepted else { continue };
             self.limits.release(len.into(), is_data);
-            let Some((qpn, psn)) = packet else { continue };
-            let slot = qpn.slot();
-            let qp = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()).filter(|qp| qp.qpn == qpn);
-            let Some(qp) = qp else { continue };
-            let deadline = qp.requester.accepted(now, psn);
-            if deadline.is_some_and(|deadline| qp.timer_at.is_none_or(|at| deadline < at)) {
-                self.arm(slot);
-            }
+            self.start_timer(now, packet);
+        }
+    }
+
+    /// The timer of a packet starts, unless its QP is gone.
+    #[inline]
+    pub(super) fn start_timer(&mut self, now: Ns, packet: Option<(Qpn, Psn)>) {
+        let Some((qpn, psn)) = packet else { return };
+        let slot = qpn.slot();
+        let qp = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()).filter(|qp| qp.qpn == qpn);
+        let Some(qp) = qp else { return };
+        let deadline = qp.requester.accepted(now, psn);
+        if deadline.is_some_and(|deadline| qp.timer_at.is_none_or(|at| deadline < at)) {
+            self.arm(slot);
         }
     }
 
@@ -171,47 +198,81 @@ impl Nic {
         }
     }
 
-    /// Gives a group its turn: one packet.
+    /// Gives a group its turn: one packet, what is sent again before what is new, of the first of its QPs that has a way out for it.
     #[inline]
-    fn serve<T: TxBurst>(&mut self, now: Ns, at: usize, out: &mut T, full_ports: &mut FullPorts) -> Turn {
+    fn serve<T: TxBurst>(&mut self, now: Ns, at: usize, out: &mut T, ports: &mut FullPorts) -> Turn {
+        match self.serve_resend(now, at, out, ports) {
+            Served::Turn(turn) => turn,
+            Served::Stuck(stuck) => self.serve_fresh(now, at, out, ports, stuck),
+        }
+    }
+
+    #[inline]
+    fn serve_resend<T: TxBurst>(&mut self, now: Ns, at: usize, out: &mut T, ports: &mut FullPorts) -> Served {
         let full = self.params.transport.full();
-        while let Some(&slot) = self.groups[at].resend.front() {
+        let mut stuck = None;
+        // Each QP once: one whose values are all denied, or whose ports are full, lets the others pass.
+        for _ in 0..self.groups[at].resend.len() {
+            let Some(&slot) = self.groups[at].resend.front() else { break };
             let room = self.groups[at].window.can_send(full);
             let Some(qp) = self.qps[slot as usize].as_deref_mut() else {
                 self.groups[at].resend.pop_front();
                 continue;
             };
             match qp.requester.resend(room) {
-                Some(packet) => return self.send(now, slot as usize, &packet, out, full_ports),
-                None if qp.requester.wants_resend() => return Turn::Over,
+                Some(packet) => match self.send(now, slot as usize, &packet, out, ports) {
+                    Turn::NoWay(why) => {
+                        stuck = worse(stuck, why);
+                        self.groups[at].resend.rotate_left(1);
+                    }
+                    turn => return Served::Turn(turn),
+                },
+                None if qp.requester.wants_resend() => return Served::Turn(Turn::Over),
                 None => {
                     qp.in_resend = false;
                     self.groups[at].resend.pop_front();
                 }
             }
         }
-        while let Some(&slot) = self.groups[at].fresh.front() {
+        Served::Stuck(stuck)
+    }
+
+    #[inline]
+    fn serve_fresh<T: TxBurst>(
+        &mut self,
+        now: Ns,
+        at: usize,
+        out: &mut T,
+        ports: &mut FullPorts,
+        mut stuck: Option<NoPath>,
+    ) -> Turn {
+        let full = self.params.transport.full();
+        for _ in 0..self.groups[at].fresh.len() {
+            let Some(&slot) = self.groups[at].fresh.front() else { break };
             if !self.groups[at].window.can_send(full) {
-                return Turn::Over;
+                break;
             }
             let Some(qp) = self.qps[slot as usize].as_deref_mut() else {
                 self.groups[at].fresh.pop_front();
                 continue;
             };
-            match qp.requester.fresh() {
-                Some(mut packet) => {
-                    // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
-                    packet.ack_request |=
-                        self.groups[at].window.is_full_after(self.params.transport.nominal(packet.len) + full);
-                    return self.send(now, slot as usize, &packet, out, full_ports);
+            let Some(mut packet) = qp.requester.fresh() else {
+                qp.in_fresh = false;
+                self.groups[at].fresh.pop_front();
+                continue;
+            };
+            // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
+            let nominal = self.params.transport.nominal(packet.len);
+            packet.ack_request |= self.groups[at].window.is_full_after(nominal + full);
+            match self.send(now, slot as usize, &packet, out, ports) {
+                Turn::NoWay(why) => {
+                    stuck = worse(stuck, why);
+                    self.groups[at].fresh.rotate_left(1);
                 }
-                None => {
-                    qp.in_fresh = false;
-                    self.groups[at].fresh.pop_front();
-                }
+                turn => return turn,
             }
         }
-        Turn::Over
+        stuck.map_or(Turn::Over, Turn::NoWay)
     }
 
     /// Writes a data packet, and moves its QP to the end of its list.
@@ -229,13 +290,11 @@ impl Nic {
         }
         let way = match self.way(now, path, own_port, at, *full) {
             Ok(way) => way,
-            // Every value is denied: nothing is sent until the controller allows one.
-            Err(NoPath::Denied) => return Turn::Over,
-            Err(NoPath::PortsFull) => return Turn::PortFull,
+            Err(why) => return Turn::NoWay(why),
         };
         let Some(frame) = out.slot(way.port, len) else {
             full.add(way.port);
-            return Turn::PortFull;
+            return Turn::NoWay(NoPath::PortsFull);
         };
         let Some(qp) = self.qps[slot].as_deref_mut() else { return Turn::Over };
         let source = match payload {
@@ -256,13 +315,13 @@ impl Nic {
             tsh: timestamp.is_some(),
             ..Bth::new(packet.opcode, qp.peer_qpn, packet.psn.get())
         };
-        let Some(body) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::PortFull };
+        let Some(body) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::NoFetch };
         qp.address(frame, &way, marks);
         if let (Some(source), Some(room)) = (source, frame.get_mut(body..body + payload)) {
             source.copy_out(room);
         }
         if !qp.template.seal(frame, body, payload) {
-            return Turn::PortFull;
+            return Turn::NoFetch;
         }
         out.commit();
         let nominal = self.params.transport.nominal(packet.len);

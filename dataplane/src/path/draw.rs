@@ -39,13 +39,17 @@ impl EvSet {
     #[must_use]
     pub fn of_profile<R: Rng>(pool: &EvPool, params: &SprayingParams, bdp: u64, full: u32, rng: &mut R) -> EvSet {
         let set = match pool.kind {
-            PoolKind::Auto => EvSet::drawn(params, bdp, full, pool.ports, rng),
+            PoolKind::Auto => {
+                let params = SprayingParams { active_ev_set_size: at_least(params, bdp, full, pool), ..*params };
+                EvSet::drawn(&params, bdp, full, pool.ports, rng)
+            }
             PoolKind::Explicit => EvSet { active: pool.evs.to_vec(), backup: Vec::new(), min_active: 0 },
             PoolKind::Generated => {
                 let mut all = pool.evs.to_vec();
                 all.shuffle(rng);
                 let mut active = by_ports_in_turn(&all);
                 let values = active.len() as u32;
+                let params = SprayingParams { active_ev_set_size: at_least(params, bdp, full, pool), ..*params };
                 let size = equal_loads(params.active_set_of(values, bdp, full), pool.ports.len(), values);
                 let mut backup = active.split_off(size as usize);
                 backup.truncate(BACKUPS_MAX);
@@ -53,6 +57,14 @@ impl EvSet {
             }
         };
         EvSet { min_active: pool.min_active, ..set }
+    }
+}
+
+/// The size of an active set that holds one value more at least than the profile keeps in use: else none could ever leave.
+fn at_least(params: &SprayingParams, bdp: u64, full: u32, pool: &EvPool) -> u32 {
+    match pool.min_active {
+        0 => params.active_ev_set_size,
+        kept => params.active_set_of(u32::MAX, bdp, full).max(kept.saturating_add(1)),
     }
 }
 
@@ -137,6 +149,21 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, evs.iter().map(|ev| ev.value).collect::<Vec<_>>());
         assert_ne!(set.active, draw(2).active, "each destination draws its own");
+    }
+
+    #[test]
+    fn a_set_holds_one_value_more_than_the_profile_keeps_in_use() {
+        let evs: Vec<Ev> = (0..300).map(|i| Ev::new(i, 1)).collect();
+        for (kind, kept, expected) in [
+            (PoolKind::Generated, 100, 101),
+            (PoolKind::Generated, 5, 72),
+            (PoolKind::Auto, 100, 101),
+            (PoolKind::Auto, 300, 128),
+        ] {
+            let pool = EvPool { id: 1, kind, evs: evs.clone().into(), ports: PortSet::first(1), min_active: kept };
+            let set = EvSet::of_profile(&pool, &SprayingParams::default(), 300_000, 4156, &mut rng());
+            assert_eq!(set.active.len(), expected, "{kind:?} {kept}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ struct Value {
     skip: bool,
     bad: bool,
     /// When a bad value comes back by itself.
-    back_at: Ns,
+    back_at: Option<Ns>,
     denied: bool,
     /// Its turns in a rotation; 0 for a backup.
     turns: u32,
@@ -47,7 +47,7 @@ struct Value {
 
 impl Value {
     const fn new(ev: Ev) -> Value {
-        Value { ev, skip: false, bad: false, back_at: Ns(u64::MAX), denied: false, turns: 0, sent: 0 }
+        Value { ev, skip: false, bad: false, back_at: None, denied: false, turns: 0, sent: 0 }
     }
 
     const fn state(&self) -> EvState {
@@ -125,6 +125,8 @@ pub struct Spraying {
     ports_out: PortMask,
     min_active: u32,
     assumed_bad_ns: Option<u64>,
+    /// When the first bad value comes back by itself.
+    recover_at: Option<Ns>,
 }
 
 impl Spraying {
@@ -157,6 +159,7 @@ impl Spraying {
             ports_out: 0,
             min_active,
             assumed_bad_ns,
+            recover_at: None,
         }
     }
 
@@ -166,7 +169,7 @@ impl Spraying {
     /// [`NoPath`].
     #[inline]
     pub fn choose(&mut self, now: Ns, full: PortMask) -> Result<Pick, NoPath> {
-        if self.bad > 0 && self.assumed_bad_ns.is_some() {
+        if self.recover_at.is_some_and(|at| now >= at) {
             self.recover(now);
         }
         let first = self.usable_from(self.cursor, full)?;
@@ -279,16 +282,11 @@ impl Spraying {
     /// Lets values in again whose time is over.
     #[cold]
     fn recover(&mut self, now: Ns) {
-        let mut back = false;
-        for value in self.values.iter_mut().filter(|value| value.turns > 0) {
-            if value.bad && !value.denied && value.back_at <= now {
-                value.bad = false;
-                back = true;
-            }
+        for value in self.values.iter_mut().filter(|value| value.bad && value.back_at.is_some_and(|at| at <= now)) {
+            value.bad = false;
         }
-        if back {
-            self.tally();
-        }
+        self.recover_at = self.values.iter().filter(|value| value.bad).filter_map(|value| value.back_at).min();
+        self.tally();
     }
 
     /// The value, if it has a turn in the rotation.
@@ -307,7 +305,7 @@ impl Spraying {
     /// Takes a value out of the rotation after a timeout; true when it was in use. Of the last values that a profile keeps in use, one that
     /// times out is passed over once instead.
     pub fn assume_bad(&mut self, ev: u32, now: Ns) -> bool {
-        let back_at = self.assumed_bad_ns.map_or(Ns(u64::MAX), |ns| now + ns);
+        let back_at = self.assumed_bad_ns.map(|ns| now + ns);
         let last_ones = self.in_use() <= self.min_active as usize;
         let Some(value) = self.in_rotation(ev) else { return false };
         if last_ones && !value.bad {
@@ -316,6 +314,7 @@ impl Spraying {
         }
         value.back_at = back_at;
         let left = !core::mem::replace(&mut value.bad, true) && !value.denied;
+        self.recover_at = self.recover_at.into_iter().chain(back_at).min();
         if left {
             self.tally();
         }
@@ -327,7 +326,15 @@ impl Spraying {
         if self.min_active == 0 {
             return usize::MAX;
         }
-        self.values.iter().filter(|value| value.turns > 0 && !value.bad && !value.denied).count()
+        let is_used =
+            |value: &&Value| value.turns > 0 && !value.bad && !value.denied && self.ports_out & bit(&value.ev) == 0;
+        self.values.iter().filter(is_used).count()
+    }
+
+    /// Is the value assumed bad?
+    #[must_use]
+    pub fn is_bad(&self, ev: u32) -> bool {
+        find(&self.values, ev).is_some_and(|at| self.values[at].bad && !self.values[at].denied)
     }
 
     /// A probe on the value was answered: it returns to the rotation. True when it had been out.
@@ -366,14 +373,18 @@ impl Spraying {
         true
     }
 
-    /// Lifts a denial: in the rotation the value is used again, and one that was replaced is a backup now. True when it was denied.
+    /// Lifts a denial: in the rotation the value is used again, as a good one, and one that was replaced is a backup now. True when it was
+    /// denied.
     pub fn allow(&mut self, ev: u32) -> bool {
         let Some(at) = find(&self.values, ev) else { return false };
-        let lifted = core::mem::replace(&mut self.values[at].denied, false);
-        if lifted {
-            self.tally();
+        let value = &mut self.values[at];
+        if !core::mem::replace(&mut value.denied, false) {
+            return false;
         }
-        lifted
+        // Nobody has probed it meanwhile, and nobody would from now on.
+        (value.bad, value.skip) = (false, false);
+        self.tally();
+        true
     }
 
     /// Replaces a value of the rotation, in its first turn or in all of them, by one that starts as good; how many turns it got. A value
