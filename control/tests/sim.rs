@@ -17,7 +17,7 @@ fn scenarios() -> PathBuf {
 }
 
 fn text(name: &str) -> String {
-    fs::read_to_string(scenarios().join(name).with_extension("toml")).unwrap()
+    fs::read_to_string(scenarios().join(format!("{name}.toml"))).unwrap()
 }
 
 fn run(name: &str) -> Run {

@@ -6,6 +6,7 @@ use dataplane::fabric::NicId;
 use dataplane::memory::{Buffer, Key};
 use dataplane::nic::{PathSpec, Status, WriteRequest};
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
@@ -147,8 +148,8 @@ impl Traffic {
         }
         let mut source_keys = HashMap::new();
         for flow in &flows {
-            if !source_keys.contains_key(&flow.src) {
-                source_keys.insert(flow.src, world.register(flow.src, &source).ok_or(no_key(flow.src))?);
+            if let Entry::Vacant(entry) = source_keys.entry(flow.src) {
+                entry.insert(world.register(flow.src, &source).ok_or(no_key(flow.src))?);
             }
         }
         let mut traffic = Traffic {
