@@ -229,7 +229,7 @@ fn json_has_the_documented_keys_in_their_order() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     let keys = [
-        "{\"schema\":1,\"seed\":9,\"virtual_us\":300.0,\"wall_s\":",
+        "{\"schema\":1,\"seed\":9,\"virtual_us\":300,\"wall_s\":",
         ",\"packets\":",
         ",\"flows\":[{\"src\":0,\"dst\":",
         ",\"bytes\":",
