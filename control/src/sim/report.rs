@@ -342,3 +342,16 @@ fn patterns(run: &Run, all: &[FlowReport]) -> Vec<PatternRow> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank_and_of_nothing_there_are_none() {
+        let of = |count: u64| Times::of((1..=count).rev().map(|us| us * 1_000).collect());
+        assert_eq!(of(0), Times::default());
+        assert_eq!(of(1), Times { p50: Some(1.0), p99: Some(1.0), max: Some(1.0) });
+        assert_eq!(of(200), Times { p50: Some(100.0), p99: Some(198.0), max: Some(200.0) });
+    }
+}

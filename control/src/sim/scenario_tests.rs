@@ -79,6 +79,9 @@ fn patterns_become_flows() {
     let ring = read("[[traffic]]\npattern = \"ring-all-reduce\"\nsize = \"8KiB\"\n").flows;
     assert_eq!((ring.len(), ring[0].message), (14 * 8, 1024));
     assert_eq!((&ring[0].after, &ring[8].after, &ring[9].after), (&vec![], &vec![7], &vec![0]));
+    let behind = read(&format!("{ONE}[[traffic]]\npattern = \"ring-all-reduce\"\nsize = 8\n"));
+    assert_eq!((&behind.flows[9].after, &behind.flows[10].after), (&vec![8], &vec![1]));
+    assert_eq!(behind.patterns, [("point-to-point".to_owned(), 1), ("ring-all-reduce".to_owned(), 113)]);
 }
 
 #[test]
