@@ -164,9 +164,9 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     }
     let worker_count = cores.len();
     let workers = if worker_count == 1 {
-        vec![Worker { core: Some(cores[0]), lanes }]
+        vec![Worker::new(Some(cores[0]), lanes)]
     } else {
-        lanes.into_iter().zip(&cores).map(|(lane, &core)| Worker { core: Some(core), lanes: vec![lane] }).collect()
+        lanes.into_iter().zip(&cores).map(|(lane, &core)| Worker::new(Some(core), vec![lane])).collect()
     };
     let stop = Arc::new(AtomicBool::new(false));
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
