@@ -236,3 +236,75 @@ pub(super) fn own_core(options: &Options, workers: usize, available: &[usize]) -
         None => available.get(workers).copied(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dataplane::fabric::{Hash, Topology};
+    use std::collections::BTreeSet;
+
+    fn topologies() -> [(Topology, usize); 3] {
+        [
+            (Topology::Paths { nics: 2, paths: 8 }, 8),
+            (Topology::LeafSpine { planes: 3, leaves: 2, nics_per_leaf: 1, spines: 5 }, 15),
+            (Topology::ThreeTier { planes: 2, pods: 2, leaves: 1, nics_per_leaf: 1, spines: 3, cores: 2 }, 12),
+        ]
+    }
+
+    /// Each value leads where it is said to, and no two of a NIC are alike.
+    fn check(plan: &Plan, paths: usize) {
+        let (specs, named) = profiles(plan, false).unwrap();
+        let fabric = Fabric::<Vec<u8>>::new(plan, 7).unwrap();
+        let v6 = specs[0].needs_ipv6();
+        for (n, nic) in [(0, "a"), (1, "b")] {
+            let own: Vec<&PathEv> = named.iter().filter(|path| path.nic == nic).collect();
+            let names = Names { fabric: &fabric, from: NicId(n), to: NicId(1 - n), v6 };
+            assert_eq!((own.len(), specs[n as usize].evs.len()), (paths, paths), "{:?}", plan.forwarding);
+            let values: BTreeSet<u32> = own.iter().map(|path| path.ev).collect();
+            let ways: BTreeSet<(u8, &Vec<String>)> = own.iter().map(|path| (path.port, &path.via)).collect();
+            assert_eq!((values.len(), ways.len()), (paths, paths));
+            for path in own.iter().filter(|path| path.segment.is_none()) {
+                let head = names.frame().unwrap()(path.ev);
+                let way = fabric.trace(NicId(n), path.port - 1, &head).unwrap();
+                let switches: Vec<String> = way[1..way.len() - 1].iter().map(ToString::to_string).collect();
+                assert_eq!(switches, path.via, "{:#x}", path.ev);
+            }
+        }
+    }
+
+    #[test]
+    fn each_path_of_each_port_has_an_ev_whatever_the_forwarding() {
+        for (topology, paths) in topologies() {
+            for forwarding in [
+                Forwarding::Ecmp(Hash::default()),
+                Forwarding::StructuredEv { bits: EvBits::Port, widths: vec![4, 3] },
+                Forwarding::StructuredEv { bits: EvBits::LabelAndPort, widths: vec![3, 16] },
+                Forwarding::Srv6 { locator: 0xFCBB_BBBB, others: Hash::default() },
+            ] {
+                check(&Plan { forwarding, ..Plan::new(topology) }, paths);
+            }
+        }
+    }
+
+    #[test]
+    fn a_structured_ev_without_a_bit_to_spare_names_one_plane_and_no_more() {
+        let forwarding = Forwarding::StructuredEv { bits: EvBits::Port, widths: vec![8, 8] };
+        check(&Plan { forwarding: forwarding.clone(), ..Plan::new(topologies()[0].0) }, 8);
+        let error = profiles(&Plan { forwarding, ..Plan::new(topologies()[1].0) }, false).unwrap_err().to_string();
+        assert!(error.contains("leave 0 bits") && error.contains("--ev-profile"), "{error}");
+    }
+
+    #[test]
+    fn more_paths_than_udp_source_ports_are_refused() {
+        let many = Plan::new(Topology::LeafSpine { planes: 8, leaves: 2, nics_per_leaf: 1, spines: 4_096 });
+        let error = profiles(&many, false).unwrap_err().to_string();
+        assert!(error.contains("no UDP source port leads over"), "{error}");
+    }
+
+    #[test]
+    fn a_bench_has_two_nics_and_the_planes_of_the_plan() {
+        assert!(matches!(planes(&Plan::new(topologies()[1].0)), Ok(3)));
+        let error = planes(&Plan::new(Topology::Paths { nics: 3, paths: 1 })).unwrap_err().to_string();
+        assert!(error.contains("joins 3 NICs"), "{error}");
+    }
+}

@@ -300,7 +300,8 @@ fn print_fabric(fabric: &FabricPart, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "and {more} links more: --json has all")?;
     }
     let (injected, delivered) = (grouped(report.injected), grouped(report.delivered));
-    writeln!(out, "fabric: {injected} frames in, {delivered} out, dropped: {}", reasons(&report.dropped))?;
+    let dropped = if report.dropped.is_empty() { "none".into() } else { reasons(&report.dropped) };
+    writeln!(out, "fabric: {injected} frames in, {delivered} out, dropped: {dropped}")?;
     for (count, why) in
         [(ring_full, "a NIC did not take them from its ring"), (no_mbuf, "there was no mbuf for a copy")]
     {
