@@ -127,27 +127,23 @@ fn cores(options: &Options, available: &[usize]) -> Result<Vec<usize>, Error> {
     }
 }
 
-/// Brings everything up. The workers poll when this returns.
-pub(super) fn start(options: &Options) -> Result<Running, Error> {
-    let mut config = PortConfig::default();
-    let listed: Vec<_> = match &options.link {
+/// What DPDK needs for the ports.
+fn eal_options(options: &Options, config: &PortConfig) -> EalOptions {
+    let pci = match &options.link {
         Link::Ports(a, b) => [a, b].into_iter().filter_map(|spec| spec.pci().map(str::to_owned)).collect(),
         _ => Vec::new(),
     };
-    // Pools are for each worker's frames in flight.
-    config.queues = options.workers.unwrap_or(2).div_ceil(2).clamp(1, 64) as u16;
-    let port_count = 2 * usize::from(options.planes);
-    let far = options.fabric.as_ref().map_or(0, |_| port_count * far_config(&config).memory());
-    let mut eal_options = EalOptions { pci: listed, ..EalOptions::for_ports(port_count, &config) };
-    eal_options.need += far;
-    let eal = Eal::init(&eal_options)?;
-    let cores = cores(options, eal.cores())?;
-    let pairs = (cores.len() / 2).max(1);
-    config.queues = pairs as u16;
-    let Opened { nics: mut ports, far } = open_ports(&eal, options, &config)?;
-    let max_frame = ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
-    let mss = choose_mss(options, max_frame)?;
-    let params = NicParams {
+    let ports = 2 * usize::from(options.planes);
+    let mut eal = EalOptions { pci, ..EalOptions::for_ports(ports, config) };
+    if options.fabric.is_some() {
+        eal.need += ports * far_config(config).memory();
+    }
+    eal
+}
+
+/// The parameters of both NICs.
+fn params(options: &Options, mss: u32) -> NicParams {
+    NicParams {
         transport: TransportParams {
             mss,
             initial_ack_timeout_ns: u64::try_from(options.ack_timeout.as_nanos()).unwrap_or(u64::MAX),
@@ -158,7 +154,30 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         congestion: CcConfig::Fixed { bytes: options.window },
         seed: options.seed,
         ..NicParams::default()
-    };
+    }
+}
+
+/// All lanes on the one core, or each on its own.
+fn on_cores(lanes: Vec<Lane<Nic, Seat>>, cores: &[usize]) -> Vec<Worker<Nic, Seat>> {
+    match cores {
+        &[core] => vec![Worker::new(Some(core), lanes)],
+        _ => lanes.into_iter().zip(cores).map(|(lane, &core)| Worker::new(Some(core), vec![lane])).collect(),
+    }
+}
+
+/// Brings everything up. The workers poll when this returns.
+pub(super) fn start(options: &Options) -> Result<Running, Error> {
+    // Pools are for each worker's frames in flight.
+    let queues = options.workers.unwrap_or(2).div_ceil(2).clamp(1, 64) as u16;
+    let mut config = PortConfig { queues, ..PortConfig::default() };
+    let eal = Eal::init(&eal_options(options, &config))?;
+    let cores = cores(options, eal.cores())?;
+    let pairs = (cores.len() / 2).max(1);
+    config.queues = pairs as u16;
+    let Opened { nics: mut ports, far } = open_ports(&eal, options, &config)?;
+    let max_frame = ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
+    let mss = choose_mss(options, max_frame)?;
+    let params = params(options, mss);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let mut mailboxes = Vec::new();
     let mut requesters = Vec::new();
@@ -184,8 +203,8 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     controlled.extend(b_controller.map(|controller| self::controlled("b", controller, b_links, &ports[1], options)));
     let (fabric_lane, fabric) = match &options.fabric {
         Some(FabricOptions { plan, .. }) => {
-            let frames = port_count * (config.small + config.large) as usize;
-            let (lane, between) = fabric_lane(plan, options.seed, far, frames, control.waker())?;
+            let mbufs = ports.iter().flatten().count() * (config.small + config.large) as usize;
+            let (lane, between) = fabric_lane(plan, options.seed, far, mbufs, control.waker())?;
             control.control_over(controlled, between.end.clone());
             (Some(lane), Some(between))
         }
@@ -209,11 +228,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         of_a.iter_mut().for_each(|lane| lane.app.watch(&wires));
     }
     let worker_count = cores.len();
-    let mut workers = if worker_count == 1 {
-        vec![Worker::new(Some(cores[0]), lanes)]
-    } else {
-        lanes.into_iter().zip(&cores).map(|(lane, &core)| Worker::new(Some(core), vec![lane])).collect()
-    };
+    let mut workers = on_cores(lanes, &cores);
     if let Some(lane) = fabric_lane {
         let core = own_core(options, worker_count, eal.cores());
         seat(&mut workers, lane, core);
@@ -235,17 +250,17 @@ fn seat(workers: &mut Vec<Worker<Nic, Seat>>, lane: FabricLane, own_core: Option
     }
 }
 
-/// The fabric of a plan over its ends of the ports, with room for so many frames.
+/// The fabric of a plan over its ends of the ports; there are so many mbufs that may be inside.
 fn fabric_lane(
     plan: &Plan,
     seed: u64,
     far: Vec<Vec<Queue>>,
-    frames: usize,
+    mbufs: usize,
     waker: Option<Waker>,
 ) -> Result<(FabricLane, Between), Error> {
     let fabric = Fabric::new(plan, seed).map_err(|e| Error::Usage(format!("--fabric: {e}")))?;
     let (overseer, end) = fabric_link(&fabric, waker);
-    let lane = FabricLane::new(fabric, far, frames, Box::new(overseer));
+    let lane = FabricLane::new(fabric, far, mbufs, Box::new(overseer));
     let lane = lane.ok_or_else(|| Error::Usage("--fabric: it is not for two NICs with a port on each plane".into()))?;
     let stats = lane.stats();
     Ok((lane, Between { end, stats }))

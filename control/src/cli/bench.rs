@@ -54,7 +54,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["planes", "port"])]
     fabric: Option<PathBuf>,
     /// How packets are spread over paths [default: default; with --fabric: over all its paths, evenly]
-    #[arg(long, value_enum, value_name = "HOW", hide_default_value = true)]
+    #[arg(long, value_enum, value_name = "HOW")]
     spraying: Option<Spraying>,
     /// An EV profile for all QPs, in TOML; structured and SRv6 ones imply --ipv6
     #[arg(long, value_name = "FILE", conflicts_with = "spraying")]

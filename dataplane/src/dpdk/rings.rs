@@ -127,7 +127,7 @@ impl Port {
         config: &PortConfig,
     ) -> Result<Port, Error> {
         let c_name = c_string(name, name)?;
-        let queues = u32::from(config.queues);
+        let queues = rx.len() as u32;
         // SAFETY: EAL is up; both arrays hold `queues` live rings, and DPDK copies them.
         let (id, said) = capture(|| unsafe {
             sys::rte_eth_from_rings(c_name.as_ptr(), rx.as_ptr(), queues, tx.as_ptr(), queues, 0)
