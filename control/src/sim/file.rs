@@ -4,6 +4,34 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
+/// Lets a type stand in a file as a name or as a table.
+macro_rules! name_or_table {
+    ($type:ty, $expecting:literal, $name:expr, $table:expr) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Either;
+                impl<'de> serde::de::Visitor<'de> for Either {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        $name(text)
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$type, A::Error> {
+                        serde::Deserialize::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map($table)
+                    }
+                }
+                deserializer.deserialize_any(Either)
+            }
+        }
+    };
+}
+pub(super) use name_or_table;
+
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct FileError {
@@ -71,6 +99,22 @@ impl Source<'_> {
             let line = at.map(|at| self.line(at));
             self.error(line, key.filter(|key| !key.is_empty()), with_nearest(error.message()))
         })
+    }
+
+    /// Whether there is something at `path`.
+    pub(super) fn has(&self, path: &[Step<'_>]) -> bool {
+        let Ok(table) = DeTable::parse(self.text) else { return false };
+        let Some((Step::Key(first), rest)) = path.split_first() else { return false };
+        let mut value = table.get_ref().get(*first).map(|value| value.get_ref());
+        for step in rest {
+            value = value
+                .and_then(|value| match step {
+                    Step::Key(key) => value.get(*key),
+                    Step::At(at) => value.get(*at),
+                })
+                .map(|value| value.get_ref());
+        }
+        value.is_some()
     }
 
     /// What is wrong with the value at `path`, or where that is not given, with the nearest table around it.

@@ -1,13 +1,11 @@
 //! The fabric of a scenario file: `[fabric]` and `[[fault]]`, as a [`Plan`].
 
 use super::fault_file::FaultTable;
-use super::file::{FileError, Source, Step};
+use super::file::{FileError, Source, Step, name_or_table};
 use super::units::{Rate, Share, Size, Time};
 use dataplane::fabric::{EcnParams, EvBits, Forwarding, Hash, LinkParams, Plan, PlanError, QueueParams, Topology};
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use std::fmt;
+use serde::de::IgnoredAny;
 
 /// What a scenario file says of the fabric.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,33 +151,6 @@ enum Bits {
 
 /// The locator block of SRv6 where none is given: fcbb:bbbb::/32, as in the examples of RFC 9800.
 const LOCATOR: u32 = 0xFCBB_BBBB;
-
-/// A visitor that takes a name or a table.
-macro_rules! name_or_table {
-    ($type:ty, $expecting:literal, $name:expr, $table:expr) => {
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Either;
-                impl<'de> Visitor<'de> for Either {
-                    type Value = $type;
-
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expecting)
-                    }
-
-                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
-                        $name(text)
-                    }
-
-                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$type, A::Error> {
-                        Deserialize::deserialize(MapAccessDeserializer::new(map)).map($table)
-                    }
-                }
-                deserializer.deserialize_any(Either)
-            }
-        }
-    };
-}
 
 name_or_table!(
     EcnTable,

@@ -57,7 +57,7 @@ fn quantity(text: &str, units: Units) -> Result<u64, String> {
     let scale = 10u128.pow(fraction.len() as u32);
     let parsed = |digits: &str| digits.parse::<u64>().map(u128::from).map_err(|_| "is too large".to_owned());
     let scaled = (parsed(whole)? * scale + parsed(fraction)?) * one;
-    if scaled % scale != 0 {
+    if !scaled.is_multiple_of(scale) {
         return Err(format!("is no whole number of {}", units[0].0));
     }
     u64::try_from(scaled / scale).map_err(|_| "is too large".into())
