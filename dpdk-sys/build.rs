@@ -13,7 +13,7 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 32] = [
+const FUNCTIONS: [&str; 34] = [
     "mrc_.*",
     "rte_dev_probe",
     "rte_eal_alarm_set",
@@ -35,6 +35,8 @@ const FUNCTIONS: [&str; 32] = [
     "rte_get_tsc_hz",
     "rte_mempool_avail_count",
     "rte_mempool_free",
+    "rte_pktmbuf_clone",
+    "rte_pktmbuf_copy",
     "rte_pktmbuf_free_bulk",
     "rte_pktmbuf_pool_create",
     "rte_ring_create",

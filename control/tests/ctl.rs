@@ -1,84 +1,13 @@
 //! `mrcnic ctl` against a running bench, by the binary.
 
+mod running;
+
+use running::{Running, mrcnic, until};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// A bench that runs until it is interrupted.
-struct Running {
-    child: Option<Child>,
-    dir: tempfile::TempDir,
-}
-
-fn mrcnic() -> Command {
-    Command::new(assert_cmd::cargo::cargo_bin("mrcnic"))
-}
-
-impl Running {
-    fn start(args: &[&str]) -> Running {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("ctl");
-        let child = mrcnic()
-            .args(["bench", "--seconds", "600", "--sizes", "4096", "--json", "--ctl"])
-            .arg(&socket)
-            .args(args)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let running = Running { child: Some(child), dir };
-        let began = Instant::now();
-        while !socket.exists() || running.ask(&["status"]).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(20), "the bench did not come up");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        running
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        self.dir.path().join("ctl")
-    }
-
-    fn ctl(&self, args: &[&str]) -> Output {
-        mrcnic().args(["ctl", "--socket"]).arg(self.socket()).args(args).output().unwrap()
-    }
-
-    fn ask(&self, args: &[&str]) -> Result<Value, String> {
-        let output = self.ctl(args);
-        match output.status.success() {
-            true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
-            false => Err(String::from_utf8(output.stderr).unwrap()),
-        }
-    }
-
-    /// Packets that took `ev`, and its state.
-    fn ev(&self, ev: u64) -> (u64, String) {
-        let list = self.ask(&["ev", "list"]).unwrap();
-        let evs = list["destinations"][0]["evs"].as_array().unwrap().clone();
-        let found = evs.iter().find(|entry| entry["ev"] == ev).unwrap_or_else(|| panic!("{ev} is listed"));
-        (found["sent"].as_u64().unwrap(), found["state"].as_str().unwrap().to_owned())
-    }
-
-    fn end(mut self) -> Value {
-        let child = self.child.take().unwrap();
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success());
-        assert!(!self.socket().exists(), "the socket goes with the NIC");
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
+use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn a_value_that_is_denied_while_the_bench_goes_on_is_unused_from_then_on() {
@@ -153,15 +82,6 @@ fn sent_by_port(running: &Running, ports: usize) -> Vec<u64> {
         sent[entry["port"].as_u64().unwrap() as usize - 1] += entry["sent"].as_u64().unwrap();
     }
     sent
-}
-
-/// Waits until something is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

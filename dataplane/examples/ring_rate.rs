@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let receiver = Lane::new(End::new(0, len, copy), Until(frames), queue(&mut b));
             let sent = sender.stats();
             let stop = Arc::new(AtomicBool::new(false));
-            let workers = [(first, sender), (last, receiver)].map(|(core, lane)| Worker { core, lanes: vec![lane] });
+            let workers = [(first, sender), (last, receiver)].map(|(core, lane)| Worker::new(core, vec![lane]));
             let workers =
                 Workers::spawn(&eal, Clock::new(&eal), workers.into(), WorkerOptions::default(), Arc::clone(&stop))?;
             while sent.tx_frames.get() < frames as u64 {

@@ -107,6 +107,39 @@ int mrc_chain(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *tail, u
 	return rte_pktmbuf_chain(head, tail);
 }
 
+uint32_t mrc_own(struct rte_mbuf *const *mbufs, uint16_t n)
+{
+	uint32_t own = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = mbufs[i];
+
+		while (m != NULL && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1)
+			m = m->next;
+		own |= (uint32_t)(m == NULL) << i;
+	}
+	return own;
+}
+
+void mrc_truncate(struct rte_mbuf *m, uint32_t len)
+{
+	struct rte_mbuf *seg = m;
+	uint32_t left = len;
+	uint16_t segs = 1;
+
+	if (len >= m->pkt_len)
+		return;
+	for (; left > seg->data_len && seg->next != NULL; segs++) {
+		left -= seg->data_len;
+		seg = seg->next;
+	}
+	seg->data_len = left;
+	rte_pktmbuf_free(seg->next);
+	seg->next = NULL;
+	m->nb_segs = segs;
+	m->pkt_len = len;
+}
+
 unsigned int mrc_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, unsigned int n)
 {
 	return rte_ring_dequeue_burst(ring, (void **)mbufs, n, NULL);

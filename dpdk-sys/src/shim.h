@@ -56,6 +56,13 @@ uint16_t mrc_tx_burst_raw(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs
 /* Appends `tail` to the chain of `head`, each segment with the length given. Returns 0, or a negative errno. */
 int mrc_chain(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *tail, uint16_t tail_len);
 
+/* Bit i is set when frame i, of up to 32, may be changed in place: each of its segments holds its own bytes, and nobody
+ * else refers to it. */
+uint32_t mrc_own(struct rte_mbuf *const *mbufs, uint16_t n);
+
+/* Cuts a frame that may be changed to len bytes; what is behind goes back to its pool. */
+void mrc_truncate(struct rte_mbuf *m, uint32_t len);
+
 /* Takes up to n mbufs off a ring that nobody polls any more. */
 unsigned int mrc_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, unsigned int n);
 

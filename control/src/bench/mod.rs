@@ -3,6 +3,7 @@
 //! The requester runs as a hook on its worker, so that no third thread is busy; the control thread sleeps between its looks.
 
 mod app;
+mod fabric;
 mod null;
 mod pattern;
 mod receiver;
@@ -10,12 +11,15 @@ mod report;
 mod setup;
 mod side;
 
+pub use fabric::{FabricPart, PathEv, planes, profiles};
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::controller::ProfileSpec;
 use crate::error::Error;
 use app::{Command, Mailbox, Measured};
 use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
+use dataplane::fabric::Plan;
+use fabric::Between;
 use setup::Running;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -69,6 +73,15 @@ pub enum Spraying {
     None,
 }
 
+/// A fabric between the NICs.
+#[derive(Clone, Debug)]
+pub struct FabricOptions {
+    /// The fabric; it has two NICs, and as many planes as they have ports.
+    pub plan: Plan,
+    /// Which value of the EV profiles takes which path, where that is known.
+    pub paths: Vec<PathEv>,
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -88,8 +101,10 @@ pub struct Options {
     pub planes: u8,
     /// How packets are spread over paths.
     pub spraying: Spraying,
-    /// The EV profile of all QPs of both NICs, instead of that.
-    pub profile: Option<ProfileSpec>,
+    /// The EV profiles of all QPs of NIC A and of NIC B, instead of that.
+    pub profiles: Option<[ProfileSpec; 2]>,
+    /// A fabric between the NICs, over [`Link::Ring`].
+    pub fabric: Option<FabricOptions>,
     /// QPs have IPv6 addresses.
     pub ipv6: bool,
     /// Workers in all: 1 for both NICs, or an even number.
@@ -104,6 +119,8 @@ pub struct Options {
     pub memory: usize,
     /// Congestion window towards each destination in bytes.
     pub window: u64,
+    /// `InitialAckTimeout`: how long an acknowledgement may take before a packet is sent again, 1 us to 8 s.
+    pub ack_timeout: Duration,
     /// Payload of a packet; `None`: what the ports carry, 4,096 at most.
     pub mss: Option<u32>,
     /// Where operators may ask (`mrcnic ctl`).
@@ -115,7 +132,7 @@ pub struct Options {
 impl Options {
     /// The name that JSON uses for how packets are spread.
     const fn paths_name(&self) -> &'static str {
-        match (&self.profile, self.spraying) {
+        match (&self.profiles, self.spraying) {
             (Some(_), _) => "profile",
             (None, Spraying::Default) => "default",
             (None, Spraying::None) => "none",
@@ -210,7 +227,7 @@ fn finish(
     results: Vec<SizeResult>,
     notes: Vec<String>,
 ) -> Result<Report, Error> {
-    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, .. } = running;
+    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, .. } = running;
     for mailbox in &mailboxes {
         let _ = mailbox.commands.push(Command::Quit);
     }
@@ -251,6 +268,10 @@ fn finish(
         injected_reorders: injected(|stats| &stats.injected_reorders),
         injected_trims: injected(|stats| &stats.injected_trims),
         probes: report::Probes::of(&control),
+        fabric: fabric.and_then(|Between { end, stats }| {
+            let paths = options.fabric.as_ref().map_or(&[][..], |fabric| &fabric.paths);
+            FabricPart::of(&end, &stats, paths)
+        }),
         notes,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::Op;
 use super::app::Measured;
+use super::fabric::FabricPart;
 use crate::controller::ControlReport;
 use crate::text::grouped;
 use comfy_table::{CellAlignment, Table, presets};
@@ -9,6 +10,9 @@ use dataplane::dpdk::Port;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+
+/// Links that the table for people shows.
+const LINKS_SHOWN: usize = 64;
 
 /// The result of a bench. Its JSON is read by other programs: fields are only ever added.
 #[derive(Debug, Serialize)]
@@ -49,6 +53,9 @@ pub struct Report {
     pub injected_trims: u64,
     /// Reliability probes of both NICs.
     pub probes: Probes,
+    /// The fabric between the NICs, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<FabricPart>,
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -250,6 +257,9 @@ impl Report {
         for (reason, count) in &self.drops {
             writeln!(out, "dropped: {} {reason}", grouped(*count))?;
         }
+        if let Some(fabric) = &self.fabric {
+            print_fabric(fabric, out)?;
+        }
         if self.probes.sent > 0 {
             let Probes { sent, late_us_p50, late_us_p99 } = self.probes;
             let sent = grouped(sent);
@@ -264,6 +274,42 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// What each link of a fabric did, those that did nothing left out.
+fn print_fabric(fabric: &FabricPart, out: &mut dyn Write) -> io::Result<()> {
+    let FabricPart { report, ring_full, no_mbuf, .. } = fabric;
+    let reasons = |dropped: &BTreeMap<&str, u64>| {
+        let counts = dropped.iter().map(|(reason, count)| format!("{} {reason}", grouped(*count)));
+        counts.collect::<Vec<_>>().join(", ")
+    };
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["link", "state", "frames", "bytes", "marked", "trimmed", "dropped"]);
+    let busy = report.links.iter().filter(|link| link.frames > 0 || !link.dropped.is_empty() || link.state != "up");
+    let (shown, more) = (busy.clone().take(LINKS_SHOWN), busy.count().saturating_sub(LINKS_SHOWN));
+    for link in shown {
+        let [frames, bytes, marked, trimmed] = [link.frames, link.bytes, link.marked, link.trimmed].map(grouped);
+        table.add_row([&link.name, link.state, &frames, &bytes, &marked, &trimmed, &reasons(&link.dropped)]);
+    }
+    for column in table.column_iter_mut().skip(2).take(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    writeln!(out, "{table}")?;
+    if more > 0 {
+        writeln!(out, "and {more} links more: --json has all")?;
+    }
+    let (injected, delivered) = (grouped(report.injected), grouped(report.delivered));
+    let dropped = if report.dropped.is_empty() { "none".into() } else { reasons(&report.dropped) };
+    writeln!(out, "fabric: {injected} frames in, {delivered} out, dropped: {dropped}")?;
+    for (count, why) in
+        [(ring_full, "a NIC did not take them from its ring"), (no_mbuf, "there was no mbuf for a copy")]
+    {
+        if *count > 0 {
+            writeln!(out, "fabric: {} frames lost because {why}", grouped(*count))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

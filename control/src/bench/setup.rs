@@ -1,13 +1,16 @@
 //! Ports, engines, QPs and workers of a bench.
 
 use super::app::{Bench, Mailbox, Seat, Wires};
+use super::fabric::{Between, far_config, own_core};
 use super::side::{Side, connect, full_frame};
-use super::{Error, Link, Options};
-use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, link};
+use super::{Error, FabricOptions, Link, Options};
+use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link, link};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
-    Clock, Eal, EalOptions, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions, Workers,
+    Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions,
+    Workers,
 };
+use dataplane::fabric::{Fabric, Plan};
 use dataplane::nic::{Nic, NicParams, Stats};
 use dataplane::path::SprayingParams;
 use dataplane::transport::TransportParams;
@@ -37,6 +40,15 @@ pub(super) struct Running {
     pub(super) mss: u32,
     pub(super) worker_count: usize,
     pub(super) stop: Arc<AtomicBool>,
+    pub(super) fabric: Option<Between>,
+}
+
+/// Ports, and what is behind them.
+struct Opened {
+    /// The ports of each NIC; none of NIC B where there is no such NIC.
+    nics: [Vec<Port>; 2],
+    /// The fabric's ends of them.
+    far: Vec<Vec<Queue>>,
 }
 
 /// The MSS for ports that carry frames of `max` bytes: the one asked for, or the largest that fits.
@@ -58,17 +70,27 @@ fn choose_mss(options: &Options, max: usize) -> Result<u32, Error> {
         .ok_or_else(|| Error::Usage(format!("the port carries frames of {max} bytes only, too few for any MSS")))
 }
 
-/// The ports of each NIC; none of NIC B where there is no such NIC.
-fn open_ports(eal: &Eal, options: &Options, config: &PortConfig) -> Result<[Vec<Port>; 2], Error> {
-    Ok(match &options.link {
+fn open_ports(eal: &Eal, options: &Options, config: &PortConfig) -> Result<Opened, Error> {
+    let planes = usize::from(options.planes);
+    if options.fabric.is_some() {
+        let pairs = Port::ring_pairs(eal, RING_FRAMES, 2 * planes, [config, &far_config(config)])?;
+        let (mut a, far): (Vec<Port>, Vec<Port>) = pairs.into_iter().unzip();
+        let b = a.split_off(planes);
+        let queues: Vec<Queue> = far.into_iter().filter_map(|mut port| port.take_queue(0)).collect();
+        let mut queues = queues.into_iter();
+        let far = [(); 2].map(|()| queues.by_ref().take(planes).collect()).into();
+        return Ok(Opened { nics: [a, b], far });
+    }
+    let nics = match &options.link {
         Link::Ring => {
-            let pairs = (0..options.planes).map(|_| Port::ring_pair(eal, RING_FRAMES, config));
+            let pairs = (0..planes).map(|_| Port::ring_pair(eal, RING_FRAMES, config));
             let (a, b) = pairs.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
             [a, b]
         }
         Link::Null(spec) => [vec![Port::open(eal, spec, config)?], Vec::new()],
         Link::Ports(a, b) => [vec![Port::open(eal, a, config)?], vec![Port::open(eal, b, config)?]],
-    })
+    };
+    Ok(Opened { nics, far: Vec::new() })
 }
 
 /// How many workers there are, and which core each runs on.
@@ -76,6 +98,7 @@ fn cores(options: &Options, available: &[usize]) -> Result<Vec<usize>, Error> {
     let single = matches!(options.link, Link::Null(_));
     let wanted = options.workers.unwrap_or(match (single, &options.cores) {
         (true, _) => 1,
+        (false, Some(cores)) if options.fabric.is_some() => cores.len().min(2),
         (false, Some(cores)) => cores.len(),
         (false, None) => available.len().clamp(1, 2),
     });
@@ -87,8 +110,13 @@ fn cores(options: &Options, available: &[usize]) -> Result<Vec<usize>, Error> {
             "--workers {wanted}: give 1 for both NICs together, or an even number, half for each NIC"
         )));
     }
+    if options.fabric.is_some() && wanted > 2 {
+        return Err(Error::Usage(format!("--workers {wanted}: with --fabric each NIC has one worker, so give 1 or 2")));
+    }
     match &options.cores {
         Some(cores) if cores.len() == wanted => Ok(cores.clone()),
+        // One more is the fabric's.
+        Some(cores) if options.fabric.is_some() && cores.len() == wanted + 1 => Ok(cores[..wanted].to_vec()),
         Some(cores) => Err(Error::Usage(format!("--cores names {} cores for {wanted} workers", cores.len()))),
         None if wanted <= available.len() => Ok(available[..wanted].to_vec()),
         None => Err(Error::Usage(format!(
@@ -99,31 +127,57 @@ fn cores(options: &Options, available: &[usize]) -> Result<Vec<usize>, Error> {
     }
 }
 
-/// Brings everything up. The workers poll when this returns.
-pub(super) fn start(options: &Options) -> Result<Running, Error> {
-    let mut config = PortConfig::default();
-    let listed: Vec<_> = match &options.link {
+/// What DPDK needs for the ports.
+fn eal_options(options: &Options, config: &PortConfig) -> EalOptions {
+    let pci = match &options.link {
         Link::Ports(a, b) => [a, b].into_iter().filter_map(|spec| spec.pci().map(str::to_owned)).collect(),
         _ => Vec::new(),
     };
-    // Pools are for each worker's frames in flight.
-    config.queues = options.workers.unwrap_or(2).div_ceil(2).clamp(1, 64) as u16;
-    let eal_options = EalOptions { pci: listed, ..EalOptions::for_ports(2 * usize::from(options.planes), &config) };
-    let eal = Eal::init(&eal_options)?;
-    let cores = cores(options, eal.cores())?;
-    let pairs = (cores.len() / 2).max(1);
-    config.queues = pairs as u16;
-    let mut ports = open_ports(&eal, options, &config)?;
-    let max_frame = ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
-    let mss = choose_mss(options, max_frame)?;
-    let params = NicParams {
-        transport: TransportParams { mss, ..TransportParams::default() },
+    let ports = 2 * usize::from(options.planes);
+    let mut eal = EalOptions { pci, ..EalOptions::for_ports(ports, config) };
+    if options.fabric.is_some() {
+        eal.need += ports * far_config(config).memory();
+    }
+    eal
+}
+
+/// The parameters of both NICs.
+fn params(options: &Options, mss: u32) -> NicParams {
+    NicParams {
+        transport: TransportParams {
+            mss,
+            initial_ack_timeout_ns: u64::try_from(options.ack_timeout.as_nanos()).unwrap_or(u64::MAX),
+            ..TransportParams::default()
+        },
         // The control thread probes what is assumed bad.
         spraying: SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() },
         congestion: CcConfig::Fixed { bytes: options.window },
         seed: options.seed,
         ..NicParams::default()
-    };
+    }
+}
+
+/// All lanes on the one core, or each on its own.
+fn on_cores(lanes: Vec<Lane<Nic, Seat>>, cores: &[usize]) -> Vec<Worker<Nic, Seat>> {
+    match cores {
+        &[core] => vec![Worker::new(Some(core), lanes)],
+        _ => lanes.into_iter().zip(cores).map(|(lane, &core)| Worker::new(Some(core), vec![lane])).collect(),
+    }
+}
+
+/// Brings everything up. The workers poll when this returns.
+pub(super) fn start(options: &Options) -> Result<Running, Error> {
+    // Pools are for each worker's frames in flight.
+    let queues = options.workers.unwrap_or(2).div_ceil(2).clamp(1, 64) as u16;
+    let mut config = PortConfig { queues, ..PortConfig::default() };
+    let eal = Eal::init(&eal_options(options, &config))?;
+    let cores = cores(options, eal.cores())?;
+    let pairs = (cores.len() / 2).max(1);
+    config.queues = pairs as u16;
+    let Opened { nics: mut ports, far } = open_ports(&eal, options, &config)?;
+    let max_frame = ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
+    let mss = choose_mss(options, max_frame)?;
+    let params = params(options, mss);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
     let mut mailboxes = Vec::new();
     let mut requesters = Vec::new();
@@ -145,9 +199,20 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut control = ControlThread::start(move || clock.now())?;
     let (requesters, a_links) = seats(requesters, &control);
     let (responders, b_links) = seats(responders, &control);
-    let mut controlled = vec![controlled("a", a.controller, a_links, &ports[0])];
-    controlled.extend(b_controller.map(|controller| self::controlled("b", controller, b_links, &ports[1])));
-    control.control(controlled);
+    let mut controlled = vec![controlled("a", a.controller, a_links, &ports[0], options)];
+    controlled.extend(b_controller.map(|controller| self::controlled("b", controller, b_links, &ports[1], options)));
+    let (fabric_lane, fabric) = match &options.fabric {
+        Some(FabricOptions { plan, .. }) => {
+            let mbufs = ports.iter().flatten().count() * (config.small + config.large) as usize;
+            let (lane, between) = fabric_lane(plan, options.seed, far, mbufs, control.waker())?;
+            control.control_over(controlled, between.end.clone());
+            (Some(lane), Some(between))
+        }
+        None => {
+            control.control(controlled);
+            (None, None)
+        }
+    };
     let server = match (&options.ctl, control.operator()) {
         (Some(path), Some(operator)) => Some(Server::listen(path, operator)?),
         _ => None,
@@ -163,20 +228,54 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         of_a.iter_mut().for_each(|lane| lane.app.watch(&wires));
     }
     let worker_count = cores.len();
-    let workers = if worker_count == 1 {
-        vec![Worker { core: Some(cores[0]), lanes }]
-    } else {
-        lanes.into_iter().zip(&cores).map(|(lane, &core)| Worker { core: Some(core), lanes: vec![lane] }).collect()
-    };
+    let mut workers = on_cores(lanes, &cores);
+    if let Some(lane) = fabric_lane {
+        let core = own_core(options, worker_count, eal.cores());
+        seat(&mut workers, lane, core);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
     let workers = Workers::spawn(&eal, clock, workers, behaviour, Arc::clone(&stop))?;
-    Ok(Running { workers, control, _server: server, mailboxes, stats, ports, mss, worker_count, stop })
+    Ok(Running { workers, control, _server: server, mailboxes, stats, ports, mss, worker_count, stop, fabric })
 }
 
-/// A NIC as the control thread knows it.
-fn controlled(name: &str, controller: Controller, workers: Vec<ControlEnd>, ports: &[Port]) -> ControlledNic {
-    ControlledNic { name: name.into(), controller, workers, links: ports.iter().map(Port::link_watch).collect() }
+/// Gives a fabric a worker of its own, or to the last one. A thread of its own on a core that is not would wait there for whole slices of
+/// the scheduler, and each would look to the NICs like an outage; as a part of a worker it is polled in every turn.
+fn seat(workers: &mut Vec<Worker<Nic, Seat>>, lane: FabricLane, own_core: Option<usize>) {
+    if own_core.is_some() {
+        workers.push(Worker::new(own_core, Vec::new()));
+    }
+    if let Some(last) = workers.last_mut() {
+        last.fabric = Some(lane);
+    }
+}
+
+/// The fabric of a plan over its ends of the ports; there are so many mbufs that may be inside.
+fn fabric_lane(
+    plan: &Plan,
+    seed: u64,
+    far: Vec<Vec<Queue>>,
+    mbufs: usize,
+    waker: Option<Waker>,
+) -> Result<(FabricLane, Between), Error> {
+    let fabric = Fabric::new(plan, seed).map_err(|e| Error::Usage(format!("--fabric: {e}")))?;
+    let (overseer, end) = fabric_link(&fabric, waker);
+    let lane = FabricLane::new(fabric, far, mbufs, Box::new(overseer));
+    let lane = lane.ok_or_else(|| Error::Usage("--fabric: it is not for two NICs with a port on each plane".into()))?;
+    let stats = lane.stats();
+    Ok((lane, Between { end, stats }))
+}
+
+/// A NIC as the control thread knows it. Behind a fabric its links are the fabric's to tell: those of the rings are always up.
+fn controlled(
+    name: &str,
+    controller: Controller,
+    workers: Vec<ControlEnd>,
+    ports: &[Port],
+    options: &Options,
+) -> ControlledNic {
+    let links = if options.fabric.is_some() { Vec::new() } else { ports.iter().map(Port::link_watch).collect() };
+    ControlledNic { name: name.into(), controller, workers, links }
 }
 
 /// Links each role of a NIC to the control thread.

@@ -4,7 +4,7 @@ use super::app::{Bench, Mailbox, Peer, Requester};
 use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Op, Options, Spraying};
-use crate::controller::{Controller, PROBE_PERIOD};
+use crate::controller::{Controller, PROBE_PERIOD, ProfileSpec};
 use dataplane::Ns;
 use dataplane::dpdk::Port;
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
@@ -72,7 +72,7 @@ fn address(n: usize, v6: bool, k: usize, workers: usize) -> IpAddr {
 pub(super) fn full_frame(options: &Options, mss: u32) -> usize {
     let headers = WriteHeaders { immediate: Some(0), ..WriteHeaders::default() }.len();
     let ip = if options.ipv6 { 40 } else { 20 };
-    let outer = if options.profile.as_ref().is_some_and(|profile| profile.is_srv6()) { 40 } else { 0 };
+    let outer = if options.profiles.iter().flatten().any(ProfileSpec::is_srv6) { 40 } else { 0 };
     frame_len(14 + outer + ip + 8, headers, mss as usize)
 }
 
@@ -90,10 +90,15 @@ impl Side {
         let seed = |k: usize| params.seed.wrapping_add((2 * k + n) as u64);
         let nics = (0..pairs).map(|k| Nic::new(NicParams { seed: seed(k), ..params }, &infos));
         let nics = nics.collect::<Result<_, _>>().map_err(|e| Error::Usage(e.to_string()))?;
-        let end = |k| Endpoint { mac: macs[0], ip: address(n, options.ipv6, k, pairs) };
+        let own = |k| match &options.fabric {
+            Some(fabric) => super::fabric::address(&fabric.plan, options.ipv6, n),
+            None => address(n, options.ipv6, k, pairs),
+        };
+        let end = |k| Endpoint { mac: macs[0], ip: own(k) };
         let ends = (0..pairs).map(end).collect();
         let mut controller = Controller::new(PROBE_PERIOD, pairs, options.planes);
-        let pool = profile(&mut controller, options, pairs * options.qps)?;
+        let spec = options.profiles.as_ref().and_then(|profiles| profiles.get(n));
+        let pool = spec.map(|spec| profile(&mut controller, spec, pairs * options.qps)).transpose()?;
         let (numbers, keys) = (QpNumbers::default(), Keys::default());
         Ok(Side { nics, controller, ends, macs, numbers, keys, pool, opened: 0 })
     }
@@ -149,13 +154,12 @@ impl Side {
 }
 
 /// Creates the EV profile that was asked for, and lets `qps` QPs use it.
-fn profile(controller: &mut Controller, options: &Options, qps: usize) -> Result<Option<Arc<EvPool>>, Error> {
-    let Some(spec) = &options.profile else { return Ok(None) };
+fn profile(controller: &mut Controller, spec: &ProfileSpec, qps: usize) -> Result<Arc<EvPool>, Error> {
     let wrong = |e: &dyn std::fmt::Display| Error::Usage(format!("--ev-profile: {e}"));
     let profiles = controller.profiles_mut();
     profiles.create(spec).map_err(|e| wrong(&e))?;
     profiles.online(spec.id).map_err(|e| wrong(&e))?;
-    profiles.acquire(spec.id, qps).map(Some).map_err(|e| wrong(&e))
+    profiles.acquire(spec.id, qps).map_err(|e| wrong(&e))
 }
 
 /// Registers memory for pair `k` and opens its QPs: the applications of both ends are what comes out.

@@ -2,19 +2,24 @@
 
 use super::ctl::read_profile;
 use super::output::standard_output;
-use crate::bench::{self, Link, Op, Options, Spraying, Watcher};
+use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::controller::ProfileSpec;
 use crate::error::Error;
+use crate::sim::plan_file;
 use bytesize::ByteSize;
 use dataplane::dpdk::{Impairments, PortSpec};
 use dataplane::path::profile::PLANES_MAX;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// `InitialAckTimeout` in us: as the NIC has it, and where a fabric in software shares cores with what it joins.
+const ACK_TIMEOUT_US: u64 = 150;
+const FABRIC_ACK_TIMEOUT_US: u64 = 2_000;
 
 /// Measure Writes between two NICs, and check every byte
 ///
@@ -45,9 +50,12 @@ pub(super) struct Args {
     /// Ports of each NIC, 1 to 8, each in a plane of its own: as many pairs of net_ring ports
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES_MAX)))]
     planes: u8,
-    /// How packets are spread over paths
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Spraying::Default)]
-    spraying: Spraying,
+    /// Put a fabric between the NICs: the [fabric] and [[fault]] of a TOML file, of two NICs; faults count from the first frame
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["planes", "port"])]
+    fabric: Option<PathBuf>,
+    /// How packets are spread over paths [default: default; with --fabric: over all its paths, evenly]
+    #[arg(long, value_enum, value_name = "HOW")]
+    spraying: Option<Spraying>,
     /// An EV profile for all QPs, in TOML; structured and SRv6 ones imply --ipv6
     #[arg(long, value_name = "FILE", conflicts_with = "spraying")]
     ev_profile: Option<PathBuf>,
@@ -81,6 +89,9 @@ pub(super) struct Args {
     /// Congestion window towards each destination: what may be in flight
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = size)]
     window: usize,
+    /// Microseconds that an acknowledgement may take at first [default: 150; with --fabric 2000]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
+    ack_timeout: Option<u64>,
     /// Payload of a packet in bytes [default: 4096, or what the ports carry]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
@@ -137,6 +148,10 @@ impl Args {
         }
         self.check_planes(&link)?;
         let profile = self.ev_profile.as_deref().map(read_profile).transpose()?;
+        let mut profiles = profile.map(|profile| [profile.clone(), profile]);
+        let fabric = self.fabric.as_deref().map(|file| self.fabric(file, &link, &mut profiles)).transpose()?;
+        let ack_timeout =
+            self.ack_timeout.unwrap_or(if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US });
         Ok(Options {
             op: self.op,
             sizes: self.sizes.clone(),
@@ -144,10 +159,12 @@ impl Args {
             qps: self.qps,
             depth: self.depth,
             link,
-            planes: self.planes,
-            spraying: self.spraying,
-            ipv6: self.ipv6 || profile.as_ref().is_some_and(ProfileSpec::needs_ipv6),
-            profile,
+            planes: fabric.as_ref().map_or(Ok(self.planes), |fabric| bench::planes(&fabric.plan))?,
+            spraying: self.spraying.unwrap_or(Spraying::Default),
+            ipv6: self.ipv6 || profiles.iter().flatten().any(ProfileSpec::needs_ipv6),
+            profiles,
+            fabric,
+            ack_timeout: Duration::from_micros(ack_timeout),
             workers: self.workers,
             cores: self.cores.clone(),
             impairments,
@@ -160,12 +177,34 @@ impl Args {
         })
     }
 
+    /// The fabric of a file; where nothing else was said of paths, its own go into the profiles.
+    fn fabric(
+        &self,
+        file: &Path,
+        link: &Link,
+        profiles: &mut Option<[ProfileSpec; 2]>,
+    ) -> Result<FabricOptions, Error> {
+        if !matches!(link, Link::Ring) {
+            return Err(Error::Usage("--fabric goes with net_ring only".into()));
+        }
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).map_err(|e| Error::Usage(format!("{name}: {e}")))?;
+        let plan = plan_file::read(&text, &name).map_err(|e| Error::Usage(e.to_string()))?.plan;
+        bench::planes(&plan)?;
+        let mut paths = Vec::new();
+        if profiles.is_none() && self.spraying.is_none() {
+            let (own, named) = bench::profiles(&plan, self.ipv6)?;
+            (*profiles, paths) = (Some(own), named);
+        }
+        Ok(FabricOptions { plan, paths })
+    }
+
     fn check_planes(&self, link: &Link) -> Result<(), Error> {
         let usage = |text: String| Err(Error::Usage(text));
         match link {
             Link::Ring => {}
             _ if self.planes > 1 => return usage(format!("--planes {}: several go with net_ring only", self.planes)),
-            Link::Null(_) if self.ev_profile.is_some() || self.ipv6 || self.spraying == Spraying::None => {
+            Link::Null(_) if self.ev_profile.is_some() || self.ipv6 || self.spraying == Some(Spraying::None) => {
                 return usage(
                     "net_null has no other end: --spraying none, --ev-profile and --ipv6 do not go with it".into(),
                 );

@@ -1,8 +1,11 @@
 //! `mrcnic ctl`.
 
 use super::output::standard_output;
-use crate::controller::{ProfileSpec, Request, ask, follow};
+use crate::controller::{LinkFault, ProfileSpec, Request, ask, follow};
 use crate::error::Error;
+use crate::sim::Rate;
+use serde::Deserialize;
+use serde::de::value::StrDeserializer;
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -35,6 +38,9 @@ enum What {
     /// Ports (planes) of the NIC
     #[command(subcommand)]
     Port(Port),
+    /// The fabric between the NICs
+    #[command(subcommand)]
+    Fabric(Fabric),
     /// Send an EV probe, and wait for its answer: is the path alive, and what is its round-trip time?
     Probe {
         /// To whom
@@ -143,6 +149,63 @@ enum Port {
     },
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Fabric {
+    /// Each direction of each link: its state, and what it did
+    Links,
+    /// Break a link, or mend it
+    Link {
+        /// A-B is a link, as in p0.t0.0-p0.t1.3, and A>B one direction of it
+        name: String,
+        #[command(subcommand)]
+        what: OnLink,
+    },
+}
+
+#[derive(Clone, Copy, Debug, clap::Subcommand)]
+enum OnLink {
+    /// It goes down, and its ends see it
+    Down,
+    /// It comes back up
+    Up,
+    /// It swallows every frame, and looks up
+    BlackHole,
+    /// It is as planned again
+    Heal,
+    /// It loses a share of its frames
+    Loss {
+        /// 0 to 1
+        share: f64,
+    },
+    /// It has another rate
+    Rate {
+        /// Such as 10Gbps
+        #[arg(value_parser = rate)]
+        rate: u64,
+    },
+}
+
+impl Fabric {
+    fn request(&self) -> Request {
+        let Fabric::Link { name, what } = self else { return Request::FabricLinks {} };
+        let fault = match *what {
+            OnLink::Down => LinkFault::Down,
+            OnLink::Up => LinkFault::Up,
+            OnLink::BlackHole => LinkFault::BlackHole,
+            OnLink::Heal => LinkFault::Heal,
+            OnLink::Loss { share } => LinkFault::Loss(share),
+            OnLink::Rate { rate } => LinkFault::Rate(rate),
+        };
+        Request::FabricLink { link: name.clone(), fault }
+    }
+}
+
+/// Bits per second, as files have them.
+fn rate(text: &str) -> Result<u64, String> {
+    let rate = Rate::deserialize(StrDeserializer::<serde::de::value::Error>::new(text));
+    rate.map(|rate| rate.0).map_err(|e| e.to_string())
+}
+
 fn entropy_value(text: &str) -> Result<u32, String> {
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let value = hexadecimal.map_or_else(|| text.parse(), |digits| u32::from_str_radix(digits, 16));
@@ -165,6 +228,7 @@ impl Args {
             What::Profile(profile) => profile.request(nic)?,
             &What::Port(Port::Up { port }) => Request::Port { nic, port, up: true },
             &What::Port(Port::Down { port }) => Request::Port { nic, port, up: false },
+            What::Fabric(fabric) => fabric.request(),
             &What::Probe { destination, ev } => Request::Probe { nic, destination, ev },
             &What::Events { follow } => Request::Events { nic: self.nic.clone(), follow },
         })

@@ -4,12 +4,15 @@ use super::journal::{Journal, port_numbers, state_name};
 use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
-use super::{Command, ControlledNic, Controller, EvList, EvSpec, Event, LinkStats, Mode, ProfileSpec};
+use super::{
+    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode, ProfileSpec,
+};
 use dataplane::Ns;
 use dataplane::nic::PortId;
 use dataplane::path::profile::{Copies, ProfileState};
 use dataplane::time::SEC;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -30,6 +33,9 @@ pub(super) struct Desk {
     /// Token of the probe that was asked for last.
     token: u32,
     journal: Arc<Journal>,
+    fabric: Option<FabricEnd>,
+    /// Who waits for a report of the fabric, in the order of asking.
+    reports: VecDeque<mpsc::Sender<Value>>,
 }
 
 /// A list that is being gathered: which NIC's, from which workers still, for whom.
@@ -62,8 +68,8 @@ fn said<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
 }
 
 impl Desk {
-    pub(super) const fn new(journal: Arc<Journal>) -> Desk {
-        Desk { listings: Vec::new(), probes: Vec::new(), token: 0, journal }
+    pub(super) const fn new(journal: Arc<Journal>, fabric: Option<FabricEnd>) -> Desk {
+        Desk { listings: Vec::new(), probes: Vec::new(), token: 0, journal, fabric, reports: VecDeque::new() }
     }
 
     pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
@@ -115,6 +121,15 @@ impl Desk {
                 let changed = set_admin(now, controller(members, &nic)?, port, up)?;
                 Ok(Some(json!({ "ok": true, "changed": changed })))
             }
+            Request::FabricLinks {} => {
+                self.fabric()?.ask_report()?;
+                self.reports.push_back(answer.clone());
+                Ok(None)
+            }
+            Request::FabricLink { link, fault } => {
+                self.fabric()?.strike(&link, fault)?;
+                done()
+            }
             Request::ProfileCreate { nic, profile } => create(controller(members, &nic)?, &profile),
             Request::ProfileShow { nic, id } => show(controller(members, &nic)?, id),
             Request::ProfileOnline { nic, id } => {
@@ -130,6 +145,18 @@ impl Desk {
                 done()
             }
         }
+    }
+
+    fn fabric(&self) -> Result<&FabricEnd, String> {
+        self.fabric.as_ref().ok_or_else(|| "the NICs have no fabric between them: mrcnic bench --fabric has".into())
+    }
+
+    /// The fabric told what it has done: that is for whoever asked first.
+    pub(super) fn fabric_reported(&mut self, report: &FabricReport) {
+        let Some(answer) = self.reports.pop_front() else { return };
+        let mut reply = serde_json::to_value(report).unwrap_or_default();
+        reply["ok"] = json!(true);
+        let _ = answer.send(reply);
     }
 
     /// What is in the journal; who follows reads it there.

@@ -5,6 +5,8 @@
 //! controller owns the schedule of probes, the denials, the profiles, and the ports, of which it has peers told until they confirm.
 
 mod desk;
+mod fabric;
+mod fabric_report;
 mod journal;
 mod link;
 mod member;
@@ -15,6 +17,8 @@ mod socket;
 mod spec;
 mod thread;
 
+pub use fabric::{FabricEnd, FabricOverseer, LinkFault, fabric_link};
+pub use fabric_report::{FabricReport, LinkReport};
 pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, join, link};
 pub use member::ControlledNic;
 pub use operator::{Operator, Request};

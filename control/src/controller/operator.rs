@@ -1,7 +1,7 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::{ProfileSpec, Waker};
+use super::{LinkFault, ProfileSpec, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
 /// A request, as it stands on the socket: `{"cmd":"ev_deny","nic":"a","ev":300}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// NICs with their ports, peers, profiles, denials and probes.
@@ -109,6 +109,15 @@ pub enum Request {
         port: u8,
         /// Which.
         up: bool,
+    },
+    /// The links of the fabric between the NICs.
+    FabricLinks {},
+    /// Something is done to a link of the fabric.
+    FabricLink {
+        /// `A-B` is a link, `A>B` one direction of it.
+        link: String,
+        /// What.
+        fault: LinkFault,
     },
     /// What happened.
     Events {

@@ -1,12 +1,15 @@
 //! The control thread of a live run: it sleeps until a worker has something to tell, or a probe is due.
 
 use super::desk::Desk;
+use super::fabric::{FabricEnd, FabricEvent};
 use super::journal::Journal;
 use super::member::Member;
 use super::operator::{Ask, Operator};
 use super::{ControlledNic, Waker};
 use crate::error::Error;
 use dataplane::Ns;
+use dataplane::fabric::PortState;
+use dataplane::nic::PortId;
 use dataplane::time::MS;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +41,14 @@ pub struct ControlThread {
     asleep: Arc<AtomicBool>,
     asks: mpsc::Sender<Ask>,
     journal: Arc<Journal>,
-    nics: Option<mpsc::Sender<Vec<ControlledNic>>>,
+    nics: Option<mpsc::Sender<Charge>>,
+}
+
+/// What a control thread is in charge of.
+#[derive(Debug, Default)]
+struct Charge {
+    nics: Vec<ControlledNic>,
+    fabric: Option<FabricEnd>,
 }
 
 impl ControlThread {
@@ -74,9 +84,18 @@ impl ControlThread {
 
     /// Hands over the NICs; once.
     pub fn control(&mut self, nics: Vec<ControlledNic>) {
+        self.charge(Charge { nics, fabric: None });
+    }
+
+    /// Hands over NICs and the fabric between them, whose NIC n is the n-th; once. The fabric says which links of ports are down.
+    pub fn control_over(&mut self, nics: Vec<ControlledNic>, fabric: FabricEnd) {
+        self.charge(Charge { nics, fabric: Some(fabric) });
+    }
+
+    fn charge(&mut self, charge: Charge) {
         if let Some(sender) = self.nics.take() {
             // A thread that is gone needs none.
-            let _ = sender.send(nics);
+            let _ = sender.send(charge);
         }
     }
 
@@ -103,14 +122,14 @@ impl Drop for ControlThread {
 
 fn control(
     clock: &dyn Fn() -> Ns,
-    nics: Vec<ControlledNic>,
+    Charge { nics, fabric }: Charge,
     asked: &mpsc::Receiver<Ask>,
     journal: &Arc<Journal>,
     stop: &AtomicBool,
     asleep: &AtomicBool,
 ) -> ControlReport {
     let mut lateness = Histogram::new_with_bounds(1, LATENESS_MAX, 3).expect("constant bounds");
-    let mut desk = Desk::new(Arc::clone(journal));
+    let mut desk = Desk::new(Arc::clone(journal), fabric.clone());
     let names: Vec<Arc<str>> = nics.iter().map(|nic| nic.name.as_str().into()).collect();
     let mut members: Vec<Member> = nics.into_iter().map(Member::new).collect();
     let mut looked: Option<Ns> = None;
@@ -121,6 +140,9 @@ fn control(
         asleep.store(!soon, Ordering::SeqCst);
         while let Ok(ask) = asked.try_recv() {
             desk.take(now, ask, &mut members);
+        }
+        if let Some(fabric) = &fabric {
+            hear(now, fabric, &mut members, &mut desk);
         }
         let look = looked.is_none_or(|at| now.since(at) >= LOOK.as_nanos() as u64);
         if look {
@@ -145,6 +167,20 @@ fn control(
         std::thread::park_timeout(wait.min(LOOK));
     }
     ControlReport { probes: members.iter().map(|member| member.nic.controller.probes()).sum(), lateness }
+}
+
+/// Hears what the fabric tells.
+fn hear(now: Ns, fabric: &FabricEnd, members: &mut [Member], desk: &mut Desk) {
+    while let Some(event) = fabric.poll() {
+        match event {
+            FabricEvent::Report(report) => desk.fabric_reported(&report),
+            FabricEvent::Port(PortState { nic, port, up }) => {
+                if let Some(member) = members.get_mut(nic.0 as usize) {
+                    member.nic.controller.set_link(now, PortId(port), up);
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

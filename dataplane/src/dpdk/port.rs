@@ -1,11 +1,9 @@
 //! Ports: opened after DPDK started, so that a failure is a code and not a line in a log.
 
 use core::ffi::{CStr, c_char};
-use core::ptr::NonNull;
 use std::ffi::CString;
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dpdk_sys as sys;
 
@@ -15,12 +13,13 @@ use super::error::{Error, Said, strerror};
 use super::log::capture;
 use super::memif::{Gate, on_interrupt_thread};
 use super::pool::{MAX_FRAME, Pool};
+use super::rings::Pair;
 use super::rx::RxQueue;
 use super::spec::{Kind, PortSpec};
 use super::tx::TxQueue;
 
 /// The default MTU: an MSS of 4,096 with any header stack.
-const DEFAULT_MTU: u16 = 4_500;
+pub(super) const DEFAULT_MTU: u16 = 4_500;
 
 /// Frames up to this many bytes are sent from the pool of small mbufs.
 pub(super) const SMALL_FRAME: usize = 256;
@@ -115,17 +114,17 @@ pub struct Port {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) id: u16,
-    name: String,
-    driver: Driver,
+    pub(super) name: String,
+    pub(super) driver: Driver,
     /// The device to remove, unless it is on a bus.
-    vdev: Option<CString>,
+    pub(super) vdev: Option<CString>,
     pub(super) max_frame: usize,
     /// Of a port that is started when its peer is there.
     pub(super) gate: Option<Gate>,
     pub(super) pools: Arc<Pools>,
-    _pair: Option<Arc<Pair>>,
-    _files: Vec<Arc<File>>,
-    _eal: Eal,
+    pub(super) _pair: Option<Arc<Pair>>,
+    pub(super) _files: Vec<Arc<File>>,
+    pub(super) _eal: Eal,
 }
 
 #[derive(Debug)]
@@ -135,18 +134,6 @@ pub(super) struct Pools {
     /// To receive into; `None` where frames arrive in the sender's own mbufs.
     rx: Option<Pool>,
 }
-
-/// The rings that join two ports, and the pools of both: mbufs of one end up at the other.
-#[derive(Debug)]
-struct Pair {
-    rings: Vec<NonNull<sys::rte_ring>>,
-    _pools: [Arc<Pools>; 2],
-}
-
-// SAFETY: rings are touched here only to free them, when no port uses them any more.
-unsafe impl Send for Pair {}
-// SAFETY: as above.
-unsafe impl Sync for Pair {}
 
 impl Port {
     /// Opens and starts a port.
@@ -213,83 +200,7 @@ impl Port {
         Port::start(inner, config, plan.mtu)
     }
 
-    /// Opens two ports that are joined by rings of `ring_size` frames (rounded up to a power of two, one less of them
-    /// usable): what queue i of one sends, queue i of the other receives.
-    ///
-    /// A frame arrives in the very mbuf that it was sent in.
-    ///
-    /// # Errors
-    /// Want of memory, or a refusal of the driver.
-    pub fn ring_pair(eal: &Eal, ring_size: u32, config: &PortConfig) -> Result<(Port, Port), Error> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let names = [format!("mrc{number}a"), format!("mrc{number}b")];
-        let mtu = config.mtu.unwrap_or(DEFAULT_MTU);
-        let max_frame = usize::from(mtu) + OVERHEAD;
-        let plan = Plan { mtu, max_frame, rx_room: max_frame };
-        let pools = [
-            Arc::new(Pools::new(&names[0], config, &plan, false)?),
-            Arc::new(Pools::new(&names[1], config, &plan, false)?),
-        ];
-        let mut pair = Pair { rings: Vec::new(), _pools: pools.clone() };
-        let size = ring_size.max(2).next_power_of_two();
-        for i in 0..2 * u32::from(config.queues) {
-            let name = c_string(&names[0], &format!("mrc{number}_ring{i}"))?;
-            let flags = sys::RING_F_SP_ENQ | sys::RING_F_SC_DEQ;
-            // SAFETY: EAL is up; the name outlives the call.
-            let (ring, said) = capture(|| unsafe { sys::rte_ring_create(name.as_ptr(), size, -1, flags) });
-            let Some(ring) = NonNull::new(ring) else {
-                return Err(Error::NoMemory {
-                    what: format!("a ring of {size} frames"),
-                    mib: size as usize >> 17,
-                    said,
-                });
-            };
-            pair.rings.push(ring);
-        }
-        let pair = Arc::new(pair);
-        let pointers: Vec<*mut sys::rte_ring> = pair.rings.iter().map(|ring| ring.as_ptr()).collect();
-        let (there, back) = pointers.split_at(usize::from(config.queues));
-        let [a, b] = pools;
-        let a = Port::from_rings(eal, &names[0], &pair, (back, there), a, &plan, config)?;
-        let b = Port::from_rings(eal, &names[1], &pair, (there, back), b, &plan, config)?;
-        Ok((a, b))
-    }
-
-    fn from_rings(
-        eal: &Eal,
-        name: &str,
-        pair: &Arc<Pair>,
-        (rx, tx): (&[*mut sys::rte_ring], &[*mut sys::rte_ring]),
-        pools: Arc<Pools>,
-        plan: &Plan,
-        config: &PortConfig,
-    ) -> Result<Port, Error> {
-        let c_name = c_string(name, name)?;
-        let queues = u32::from(config.queues);
-        // SAFETY: EAL is up; both arrays hold `queues` live rings, and DPDK copies them.
-        let (id, said) = capture(|| unsafe {
-            sys::rte_eth_from_rings(c_name.as_ptr(), rx.as_ptr(), queues, tx.as_ptr(), queues, 0)
-        });
-        let Ok(id) = u16::try_from(id) else {
-            return Err(step(name, "joining two ports by rings", super::error::rte_errno(), said));
-        };
-        let inner = Inner {
-            id,
-            name: name.to_owned(),
-            driver: Driver::Ring,
-            gate: None,
-            vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
-            max_frame: plan.max_frame,
-            pools,
-            _pair: Some(Arc::clone(pair)),
-            _files: Vec::new(),
-            _eal: eal.clone(),
-        };
-        Port::start(inner, config, plan.mtu)
-    }
-
-    fn start(inner: Inner, config: &PortConfig, mtu: u16) -> Result<Port, Error> {
+    pub(super) fn start(inner: Inner, config: &PortConfig, mtu: u16) -> Result<Port, Error> {
         let (id, name, queues) = (inner.id, inner.name.as_str(), config.queues);
         let check = |what: &'static str, (code, said): (i32, Said)| {
             if code < 0 { Err(step(name, what, code, said)) } else { Ok(()) }
@@ -494,7 +405,7 @@ fn accepted_mtu(inner: &Inner, info: &sys::rte_eth_dev_info, mtu: u16, asked: Op
 }
 
 impl Pools {
-    fn new(what: &str, config: &PortConfig, plan: &Plan, receives: bool) -> Result<Pools, Error> {
+    pub(super) fn new(what: &str, config: &PortConfig, plan: &Plan, receives: bool) -> Result<Pools, Error> {
         if plan.rx_room > MAX_FRAME {
             let why = format!("a buffer holds {MAX_FRAME} bytes at most");
             return Err(Error::Mtu { spec: what.to_owned(), asked: plan.mtu, why });
@@ -509,11 +420,11 @@ impl Pools {
     }
 }
 
-fn step(spec: &str, step: &'static str, code: i32, said: Said) -> Error {
+pub(super) fn step(spec: &str, step: &'static str, code: i32, said: Said) -> Error {
     Error::Port { spec: spec.to_owned(), step, why: strerror(code), said }
 }
 
-fn c_string(spec: &str, text: &str) -> Result<CString, Error> {
+pub(super) fn c_string(spec: &str, text: &str) -> Result<CString, Error> {
     CString::new(text)
         .map_err(|_| Error::BadSpec { spec: spec.to_owned(), why: "there is a zero byte in it".to_owned() })
 }
@@ -553,26 +464,6 @@ impl Drop for Inner {
         let _ = capture(|| if self.driver == Driver::Memif { on_interrupt_thread(close) } else { close() });
         if let Some(vdev) = &self.vdev {
             remove(vdev);
-        }
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        let mut mbufs = [core::ptr::null_mut(); super::BURST];
-        for ring in &self.rings {
-            // SAFETY: both ports are closed, for each holds a reference to this; what the rings still hold belongs to
-            // nobody else, and the pools it goes back to are freed after this.
-            unsafe {
-                loop {
-                    let n = sys::mrc_ring_drain(ring.as_ptr(), mbufs.as_mut_ptr(), mbufs.len() as u32);
-                    if n == 0 {
-                        break;
-                    }
-                    sys::rte_pktmbuf_free_bulk(mbufs.as_mut_ptr(), n);
-                }
-                sys::rte_ring_free(ring.as_ptr());
-            }
         }
     }
 }

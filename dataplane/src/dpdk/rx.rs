@@ -18,7 +18,17 @@ pub struct Mbuf(NonNull<sys::rte_mbuf>);
 unsafe impl Send for Mbuf {}
 
 impl Mbuf {
-    fn into_raw(self) -> *mut sys::rte_mbuf {
+    /// # Safety
+    /// The mbuf is live, and the caller's alone.
+    pub(super) unsafe fn from_raw(raw: NonNull<sys::rte_mbuf>) -> Mbuf {
+        Mbuf(raw)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut sys::rte_mbuf {
+        self.0.as_ptr()
+    }
+
+    pub(super) fn into_raw(self) -> *mut sys::rte_mbuf {
         let raw = self.0.as_ptr();
         core::mem::forget(self);
         raw
@@ -91,6 +101,17 @@ impl Batch {
             gather(mbuf, first, first_len, self.scratch.get_mut(..wanted)?)
         };
         Some(Frame { head, len, first, first_len, mbuf })
+    }
+
+    /// What is known of frame `index`, taken or not.
+    pub(super) fn seg(&self, index: usize) -> Option<sys::mrc_seg> {
+        self.segs.get(index).filter(|_| index < self.len).copied()
+    }
+
+    /// Bit i is set when frame i may be changed in place. None was taken yet.
+    pub(super) fn own(&self) -> u32 {
+        // SAFETY: the first `len` places hold live mbufs that are ours, and they are a burst at most.
+        unsafe { sys::mrc_own(self.mbufs.as_ptr(), self.len as u16) }
     }
 
     /// Takes frame `index` out, to give it to another worker.
@@ -267,6 +288,11 @@ impl RxQueue {
         // SAFETY: the port runs and this is its one user of the queue; both arrays have room for a burst.
         let n = unsafe { sys::mrc_rx_burst(self.port.id, self.queue, mbufs, segs, BURST as u16) };
         self.batch.len = usize::from(n);
+        &mut self.batch
+    }
+
+    /// The last burst.
+    pub(super) fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
 }

@@ -7,7 +7,7 @@ use dpdk_sys as sys;
 
 use super::BURST;
 use super::pool::Pool;
-use super::port::{Inner, SMALL_FRAME};
+use super::port::{Inner, Pools, SMALL_FRAME};
 use crate::nic::{PortId, TxBurst};
 
 /// Mbufs of one size, ready to be lent, and a burst more on its way into the cache.
@@ -127,6 +127,15 @@ impl TxQueue {
     /// True when it is a queue of this port.
     pub(super) fn is_of(&self, port: &Arc<Inner>) -> bool {
         Arc::ptr_eq(&self.port, port)
+    }
+
+    /// DPDK's numbers of port and queue, for frames that come from elsewhere. Nothing was lent then.
+    pub(super) fn address(&self) -> (u16, u16) {
+        (self.port.id, self.queue)
+    }
+
+    pub(super) fn pools(&self) -> &Pools {
+        &self.port.pools
     }
 
     /// Lends room for a frame of `len` bytes; `None` while a whole burst waits for the port, when the pool is empty, and

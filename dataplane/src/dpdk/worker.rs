@@ -11,6 +11,7 @@ use dpdk_sys as sys;
 use super::clock::Clock;
 use super::eal::Eal;
 use super::error::{Error, rte_errno, strerror};
+use super::fabric_lane::FabricLane;
 use super::lane::{App, Engine, Lane, Poll};
 
 /// One worker to start.
@@ -20,6 +21,16 @@ pub struct Worker<E, A> {
     pub core: Option<usize>,
     /// What it drives.
     pub lanes: Vec<Lane<E, A>>,
+    /// A fabric, polled after the lanes in every turn. Its worker runs until it is told to stop: others need the fabric.
+    pub fabric: Option<FabricLane>,
+}
+
+impl<E, A> Worker<E, A> {
+    /// A worker without a fabric.
+    #[must_use]
+    pub const fn new(core: Option<usize>, lanes: Vec<Lane<E, A>>) -> Worker<E, A> {
+        Worker { core, lanes, fabric: None }
+    }
 }
 
 /// How workers behave.
@@ -75,8 +86,8 @@ impl<E: Engine + 'static, A: App<E> + 'static> Workers<E, A> {
                 let _ = started.send(Ok(()));
                 drop(started);
                 let _alarm = Alarm(&stop);
-                let mut lanes = worker.lanes;
-                run(&mut lanes, clock, options, &stop);
+                let (mut lanes, mut fabric) = (worker.lanes, worker.fabric);
+                run(&mut lanes, fabric.as_mut(), clock, options, &stop);
                 lanes
             });
             match thread {
@@ -173,15 +184,25 @@ impl Drop for Registered {
     }
 }
 
-fn run<E: Engine, A: App<E>>(lanes: &mut [Lane<E, A>], clock: Clock, options: WorkerOptions, stop: &AtomicBool) {
+fn run<E: Engine, A: App<E>>(
+    lanes: &mut [Lane<E, A>],
+    mut fabric: Option<&mut FabricLane>,
+    clock: Clock,
+    options: WorkerOptions,
+    stop: &AtomicBool,
+) {
     let mut idle = 0;
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
-        let (mut busy, mut done) = (false, true);
+        let (mut busy, mut done) = (false, fabric.is_none());
         for lane in lanes.iter_mut() {
             let poll = lane.turn(now);
             busy |= poll == Poll::Busy;
             done &= poll == Poll::Done;
+        }
+        if let Some(fabric) = &mut fabric {
+            // Its links keep time by the clock: a lane's turn takes as long as many frames do.
+            busy |= fabric.turn(clock.now()) == Poll::Busy;
         }
         if done {
             return;
@@ -197,5 +218,8 @@ fn run<E: Engine, A: App<E>>(lanes: &mut [Lane<E, A>], clock: Clock, options: Wo
                 std::thread::yield_now();
             }
         }
+    }
+    if let Some(fabric) = fabric {
+        fabric.end();
     }
 }

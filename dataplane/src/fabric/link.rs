@@ -2,7 +2,7 @@
 
 use super::label::{Class, Label};
 use super::plan::LinkParams;
-use super::stats::{Fate, LinkStats};
+use super::stats::{Fate, LinkState, LinkStats};
 use super::store::{Fifo, Store};
 use super::{NicId, Stage};
 
@@ -107,6 +107,10 @@ impl Link {
 
     pub(super) fn set_rate(&mut self, rate: u64) {
         (self.rate, self.rest) = (rate, 0);
+    }
+
+    pub(super) const fn state(&self) -> LinkState {
+        LinkState { up: self.is_up(), black_hole: self.black_hole, loss: self.loss, rate: self.rate }
     }
 
     /// What it has done, and what befell its frames.

@@ -50,7 +50,7 @@ pub use plan::{
     RATE_MAX, Topology, mac,
 };
 pub use shape::{NICS_MAX, Node, PLANES_MAX, SWITCHES_MAX, SwitchId};
-pub use stats::{Drops, FabricDrop, LinkStats, Totals};
+pub use stats::{Drops, FabricDrop, LinkState, LinkStats, Totals};
 
 use crate::Ns;
 use events::{Calendar, What};
@@ -333,6 +333,13 @@ impl<F: Frame> Fabric<F> {
     pub fn link(&self, from: Node, to: Node) -> Option<LinkStats> {
         let number = self.router.shape.link(from, to)? as usize;
         Some(self.links.get(number)?.stats(self.fates.get(number)?))
+    }
+
+    /// How one direction of a link is.
+    #[must_use]
+    pub fn link_state(&self, from: Node, to: Node) -> Option<LinkState> {
+        let number = self.router.shape.link(from, to)?;
+        self.links.get(number as usize).map(Link::state)
     }
 
     /// What the whole fabric has done.

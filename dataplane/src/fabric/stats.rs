@@ -74,6 +74,19 @@ impl Drops {
     }
 }
 
+/// How one direction of a link is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkState {
+    /// It carries frames, as its ends see it.
+    pub up: bool,
+    /// It swallows every frame, and looks up.
+    pub black_hole: bool,
+    /// Share of frames that it loses, 0 to 1.
+    pub loss: f64,
+    /// Bits per second.
+    pub rate: u64,
+}
+
 /// What one direction of a link has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {

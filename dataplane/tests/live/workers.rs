@@ -19,15 +19,21 @@ use dataplane::wire::{
 use crate::{bytes, eal, live, pattern, small};
 
 #[derive(Default)]
-struct Peer {
+pub(crate) struct Peer {
     echo: bool,
     to_send: VecDeque<(PortId, Vec<u8>)>,
-    received: Vec<(PortId, Vec<u8>)>,
+    pub(crate) received: Vec<(PortId, Vec<u8>)>,
     committed: usize,
     accepted: [usize; 2],
     idle: u64,
     times: u64,
     last: Ns,
+}
+
+impl Peer {
+    pub(crate) fn sending(frames: Vec<Vec<u8>>) -> Peer {
+        Peer { to_send: frames.into_iter().map(|frame| (PortId(0), frame)).collect(), ..Peer::default() }
+    }
 }
 
 impl Engine for Peer {
@@ -99,6 +105,11 @@ impl App<Peer> for Settle {
 
 /// A data packet with this PSN, of 100 bytes of payload.
 fn data(psn: u32) -> Vec<u8> {
+    packet(psn, 7, 100)
+}
+
+/// A data packet from 10.0.0.1 to 10.0.0.2 with this PSN, entropy value and length of payload.
+pub(crate) fn packet(psn: u32, ev: u32, payload: usize) -> Vec<u8> {
     let template = Template::new(&Addressing {
         source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
         destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
@@ -110,11 +121,11 @@ fn data(psn: u32) -> Vec<u8> {
     })
     .expect("one address family");
     let ext = Ext::Write(WriteHeaders::default());
-    let mut frame = vec![0; template.frame_len(ext.len(), 100)];
-    let marks = Marks { ev: 7, dscp: DscpMap::default().trimmable, ecn: 2 };
+    let mut frame = vec![0; template.frame_len(ext.len(), payload)];
+    let marks = Marks { ev, dscp: DscpMap::default().trimmable, ecn: 2 };
     let bth = Bth::new(Opcode::WriteOnly, 0x01_0000, psn);
-    let at = template.write_headers(&mut frame, marks, &bth, &ext, 100).expect("room");
-    assert!(template.seal(&mut frame, at, 100));
+    let at = template.write_headers(&mut frame, marks, &bth, &ext, payload).expect("room");
+    assert!(template.seal(&mut frame, at, payload));
     frame
 }
 
@@ -128,11 +139,14 @@ fn keyed(key: u8, count: u8) -> Vec<Vec<u8>> {
     (0..count).map(keyed).collect()
 }
 
-fn lane<A: App<Peer>>(peer: Peer, app: A, ports: &mut [&mut Port], queue: u16) -> Lane<Peer, A> {
+pub(crate) fn lane<A: App<Peer>>(peer: Peer, app: A, ports: &mut [&mut Port], queue: u16) -> Lane<Peer, A> {
     Lane::new(peer, app, ports.iter_mut().map(|port| port.take_queue(queue).expect("a free queue")).collect())
 }
 
-fn spawn<A: App<Peer> + 'static>(eal: &Eal, workers: Vec<Worker<Peer, A>>) -> (Workers<Peer, A>, Arc<AtomicBool>) {
+pub(crate) fn spawn<A: App<Peer> + 'static>(
+    eal: &Eal,
+    workers: Vec<Worker<Peer, A>>,
+) -> (Workers<Peer, A>, Arc<AtomicBool>) {
     let stop = Arc::new(AtomicBool::new(false));
     let workers = Workers::spawn(eal, Clock::new(eal), workers, WorkerOptions { idle_polls: 1 }, Arc::clone(&stop));
     (workers.expect("workers start"), stop)
@@ -149,8 +163,8 @@ live! {
         let echo = Peer { echo: true, ..Peer::default() };
         let core = eal.cores().first().copied();
         let last = eal.cores().last().copied();
-        let a = Worker { core, lanes: vec![lane(sender, Await(200), &mut [&mut a0, &mut a1], 0)] };
-        let b = Worker { core: last, lanes: vec![lane(echo, Await(200), &mut [&mut b0, &mut b1], 0)] };
+        let a = Worker::new(core, vec![lane(sender, Await(200), &mut [&mut a0, &mut a1], 0)]);
+        let b = Worker::new(last, vec![lane(echo, Await(200), &mut [&mut b0, &mut b1], 0)]);
         let stats = a.lanes[0].stats();
         let (workers, stop) = spawn(&eal, vec![a, b]);
         let lanes = workers.join().expect("nobody dies");
@@ -177,7 +191,7 @@ live! {
         let sender = lane(Peer { to_send: frames, ..Peer::default() }, (), &mut [&mut a], 0);
         let echo = lane(Peer { echo: true, ..Peer::default() }, (), &mut [&mut b], 0);
         let stats = sender.stats();
-        let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, echo] }]);
+        let (workers, _) = spawn(&eal, vec![Worker::new(None, vec![sender, echo])]);
         while stats.rx_frames.get() < 50 {
             std::thread::yield_now();
         }
@@ -200,7 +214,7 @@ live! {
             let owner = lane(Peer::default(), (), &mut [&mut b], queue)
                 .with_steering(Arc::clone(&steering), usize::from(queue));
             stats.push(owner.stats());
-            workers.push(Worker { core: None, lanes: vec![owner, lane(peer, (), &mut [&mut a], queue)] });
+            workers.push(Worker::new(None, vec![owner, lane(peer, (), &mut [&mut a], queue)]));
         }
         let (workers, _) = spawn(&eal, workers);
         while stats.iter().any(|stats| stats.rx_frames.get() < 200 || stats.handed_in.get() < 100) {
@@ -232,7 +246,7 @@ live! {
         // Nobody empties the ring of worker 1.
         let receiver = lane(Peer::default(), (), &mut [&mut b], 0).with_steering(Arc::clone(&steering), 0);
         let stats = receiver.stats();
-        let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
+        let (workers, _) = spawn(&eal, vec![Worker::new(None, vec![sender, receiver])]);
         while stats.rx_frames.get() < 100 {
             std::thread::yield_now();
         }
@@ -255,7 +269,7 @@ live! {
             let receiver = lane(Peer::default(), (), &mut [&mut b], 0);
             let receiver = receiver.with_impairments(&impairments).expect("a share");
             let stats = receiver.stats();
-            let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
+            let (workers, _) = spawn(&eal, vec![Worker::new(None, vec![sender, receiver])]);
             while stats.rx_frames.get() < 200 {
                 std::thread::yield_now();
             }
@@ -282,7 +296,7 @@ live! {
             let receiver = lane(Peer::default(), Settle::default(), &mut [&mut b], 0);
             let receiver = receiver.with_impairments(&impairments).expect("shares");
             let stats = receiver.stats();
-            let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
+            let (workers, _) = spawn(&eal, vec![Worker::new(None, vec![sender, receiver])]);
             let lanes = workers.join().expect("nobody dies");
             let received = &lanes[0][1].engine.received;
             let counted = [&stats.injected_losses, &stats.injected_duplicates, &stats.injected_reorders, &stats.injected_trims]
@@ -319,7 +333,7 @@ live! {
         // Done with the first turn.
         let receiver = lane(Peer::default(), Await(0), &mut [&mut b], 0).with_impairments(&impairments).expect("a share");
         let stats = receiver.stats();
-        let (workers, _) = spawn(&eal, vec![Worker { core: None, lanes: vec![sender, receiver] }]);
+        let (workers, _) = spawn(&eal, vec![Worker::new(None, vec![sender, receiver])]);
         let lanes = workers.join().expect("nobody dies");
         drop((a, b));
         assert!(lanes[0][1].engine.received.len() as u64 <= stats.rx_frames.get());
@@ -339,7 +353,7 @@ live! {
         let fine = lane(Peer::default(), Bug, &mut [&mut a], 0);
         let bad = lane(Peer { echo: true, ..Peer::default() }, Bug, &mut [&mut b], 0);
         let (workers, _) =
-            spawn(&eal, vec![Worker { core: None, lanes: vec![fine] }, Worker { core: None, lanes: vec![bad] }]);
+            spawn(&eal, vec![Worker::new(None, vec![fine]), Worker::new(None, vec![bad])]);
         match workers.join().err() {
             Some(Error::Panicked { worker, message }) => {
                 assert_eq!((worker.as_str(), message.as_str()), ("mrcnic-w1", "of the test's own making"));
@@ -350,7 +364,7 @@ live! {
 
     fn a_core_that_is_not_there_starts_no_worker() {
         let eal = eal();
-        let workers: Vec<Worker<Peer, ()>> = vec![Worker { core: Some(9_999), lanes: Vec::new() }];
+        let workers: Vec<Worker<Peer, ()>> = vec![Worker::new(Some(9_999), Vec::new())];
         let stop = Arc::new(AtomicBool::new(false));
         let e = Workers::spawn(&eal, Clock::new(&eal), workers, WorkerOptions::default(), stop).err();
         assert!(matches!(e, Some(Error::NoCore { core: 9_999, .. })), "{e:?}");
@@ -365,9 +379,9 @@ live! {
             let (mut a, mut b) = Port::ring_pair(&eal, 64, &small()).expect("a pair");
             let frames: VecDeque<_> = (0..100).map(|i| (PortId(0), pattern(i, 100))).collect();
             let sender = Peer { to_send: frames, ..Peer::default() };
-            workers.push(Worker { core, lanes: vec![lane(sender, Await(100), &mut [&mut a], 0)] });
+            workers.push(Worker::new(core, vec![lane(sender, Await(100), &mut [&mut a], 0)]));
             let echo = Peer { echo: true, ..Peer::default() };
-            workers.push(Worker { core, lanes: vec![lane(echo, Await(100), &mut [&mut b], 0)] });
+            workers.push(Worker::new(core, vec![lane(echo, Await(100), &mut [&mut b], 0)]));
             pairs.push((a, b));
         }
         let (workers, _) = spawn(&eal, workers);
