@@ -67,6 +67,22 @@ fn every_size_is_verified_and_the_ports_counters_equal_the_engines() {
 }
 
 #[test]
+fn each_kind_of_congestion_control_delivers_every_byte_and_a_port_keeps_to_its_link_rate() {
+    for congestion in ["fixed", "nscc", "none"] {
+        let report =
+            json(&["--seconds", "0.2", "--sizes", "4096", "--congestion", congestion, "--link-rate", "200Mbps"]);
+        let result = &results(&report)[0];
+        assert_eq!((&result["verified"], &result["errors"]), (&true.into(), &0.into()), "{congestion}: {result}");
+        // 4,096 of 4,174 bytes are payload. A burst may run 20 us ahead, and no machine is too slow for so little.
+        let goodput = result["goodput_gbps"].as_f64().unwrap();
+        assert!(goodput <= 0.2, "{congestion}: {goodput}");
+    }
+    let output = bench(&["--link-rate", "10"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("10Gbps"));
+}
+
+#[test]
 fn frames_lost_on_purpose_are_sent_again_and_every_byte_still_arrives() {
     let report = json(&["--seconds", "0.2", "--loss", "0.05", "--sizes", "64,65536"]);
     assert!(results(&report).iter().all(|r| r["verified"] == true));

@@ -17,6 +17,7 @@ pub use report::{Latency, PortCounters, Report, SizeResult};
 use crate::controller::ProfileSpec;
 use crate::error::Error;
 use app::{Command, Mailbox, Measured};
+use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
 use dataplane::fabric::Plan;
 use fabric::Between;
@@ -117,8 +118,10 @@ pub struct Options {
     pub seed: u64,
     /// Registered memory of each side in bytes.
     pub memory: usize,
-    /// Congestion window towards each destination in bytes.
-    pub window: u64,
+    /// How windows are found.
+    pub congestion: CcConfig,
+    /// Rate that each port keeps to, in bits a second; `None`: as fast as it is.
+    pub link_rate: Option<u64>,
     /// `InitialAckTimeout`: how long an acknowledgement may take before a packet is sent again, 1 us to 8 s.
     pub ack_timeout: Duration,
     /// Payload of a packet; `None`: what the ports carry, 4,096 at most.

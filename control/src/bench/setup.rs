@@ -11,7 +11,7 @@ use dataplane::dpdk::{
     Workers,
 };
 use dataplane::fabric::{Fabric, Plan};
-use dataplane::nic::{Nic, NicParams, Stats};
+use dataplane::nic::{Nic, NicParams, PacingParams, SendLimits, Stats};
 use dataplane::path::SprayingParams;
 use dataplane::transport::TransportParams;
 use rand::SeedableRng;
@@ -19,6 +19,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// How far a burst runs ahead of `--link-rate`, in ns: a worker comes round every few microseconds.
+const PACING_BURST_NS: u64 = 20_000;
 /// Frames that a ring between two ports holds: more than both windows together.
 const RING_FRAMES: u32 = 8192;
 /// Frames that wait for the worker that owns their source.
@@ -143,6 +145,12 @@ fn eal_options(options: &Options, config: &PortConfig) -> EalOptions {
 
 /// The parameters of both NICs.
 fn params(options: &Options, mss: u32) -> NicParams {
+    let defaults = NicParams::default();
+    // NSCC computes with the link's rate, and then the active set does too; a constant window leaves it as it is.
+    let (data_rate, base_rtt_ns) = match &options.congestion {
+        CcConfig::Nscc(nscc) => (options.link_rate.unwrap_or(defaults.data_rate), nscc.config_base_rtt_ns),
+        CcConfig::Fixed { .. } | CcConfig::None => (defaults.data_rate, defaults.base_rtt_ns),
+    };
     NicParams {
         transport: TransportParams {
             mss,
@@ -151,9 +159,15 @@ fn params(options: &Options, mss: u32) -> NicParams {
         },
         // The control thread probes what is assumed bad.
         spraying: SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() },
-        congestion: CcConfig::Fixed { bytes: options.window },
+        congestion: options.congestion,
+        data_rate,
+        base_rtt_ns,
+        limits: SendLimits {
+            pacing: options.link_rate.map(|rate| PacingParams { rate, burst_ns: PACING_BURST_NS }),
+            ..SendLimits::default()
+        },
         seed: options.seed,
-        ..NicParams::default()
+        ..defaults
     }
 }
 

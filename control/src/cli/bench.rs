@@ -5,10 +5,14 @@ use super::output::standard_output;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::controller::ProfileSpec;
 use crate::error::Error;
-use crate::sim::plan_file;
+use crate::sim::{Rate, plan_file};
 use bytesize::ByteSize;
+use dataplane::congestion::NsccParams;
+use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Impairments, PortSpec};
+use dataplane::nic::RATE_MAX as PACING_MAX;
 use dataplane::path::profile::PLANES_MAX;
+use dataplane::time::US;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -86,9 +90,18 @@ pub(super) struct Args {
     /// Registered memory of each side
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size)]
     memory: usize,
-    /// Congestion window towards each destination: what may be in flight
+    /// How what may be in flight to a destination is found
+    #[arg(long, value_enum, default_value_t = Congestion::Fixed)]
+    congestion: Congestion,
+    /// What may be in flight to a destination, with --congestion fixed
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = size)]
     window: usize,
+    /// Microseconds of a round trip without load, with --congestion nscc (ConfigBaseRTT)
+    #[arg(long, value_name = "US", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
+    base_rtt: u64,
+    /// Rate that each port keeps to, as if it were a link of that rate, as in 10Gbps [default: as fast as it is]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    link_rate: Option<u64>,
     /// Microseconds that an acknowledgement may take at first [default: 150; with --fabric 2000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
     ack_timeout: Option<u64>,
@@ -104,6 +117,26 @@ pub(super) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+}
+
+/// How windows are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Congestion {
+    /// A constant window
+    Fixed,
+    /// NSCC, by round-trip times, marks and trimmed packets
+    Nscc,
+    /// No limit but the PSN window
+    None,
+}
+
+/// Bits a second, with a unit.
+fn rate(text: &str) -> Result<u64, String> {
+    match text.parse::<Rate>() {
+        Ok(Rate(rate)) if rate <= PACING_MAX => Ok(rate),
+        Ok(_) => Err("a port keeps to 8Tbps at most".into()),
+        Err(why) => Err(format!("it {why}, as in 10Gbps")),
+    }
 }
 
 /// Bytes, with or without a unit.
@@ -170,11 +203,22 @@ impl Args {
             impairments,
             seed: self.seed,
             memory: self.memory,
-            window: self.window as u64,
+            congestion: self.congestion(),
+            link_rate: self.link_rate,
             mss: self.mss,
             ctl: self.ctl.clone(),
             idle_polls: self.idle_polls,
         })
+    }
+
+    fn congestion(&self) -> CcConfig {
+        match self.congestion {
+            Congestion::Fixed => CcConfig::Fixed { bytes: self.window as u64 },
+            Congestion::Nscc => {
+                CcConfig::Nscc(NsccParams { config_base_rtt_ns: self.base_rtt * US, ..NsccParams::default() })
+            }
+            Congestion::None => CcConfig::None,
+        }
     }
 
     /// The fabric of a file; where nothing else was said of paths, its own go into the profiles.

@@ -28,7 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Ask a running NIC, over its UNIX socket
     Ctl(ctl::Args),
     /// Decode the MRC packets of a capture

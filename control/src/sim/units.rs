@@ -63,6 +63,17 @@ fn quantity(text: &str, units: Units) -> Result<u64, String> {
     u64::try_from(scaled / scale).map_err(|_| "is too large".into())
 }
 
+impl std::str::FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        match quantity(text, RATES)? {
+            rate @ 1..=RATE_MAX => Ok(Rate(rate)),
+            _ => Err("is out of range: 1bps to 10Tbps".into()),
+        }
+    }
+}
+
 /// What a quantity may be, for those who got it wrong.
 struct Quantity {
     units: Units,
