@@ -28,6 +28,7 @@ fn stream(src: u32, dst: u32, start: Ns) -> Flow {
         start,
         after: Vec::new(),
         path: PathSpec::default(),
+        back: PathSpec::default(),
     }
 }
 

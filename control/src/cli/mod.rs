@@ -6,6 +6,7 @@ mod decode;
 mod ev;
 mod output;
 mod replay;
+mod sim;
 
 use crate::error;
 
@@ -36,6 +37,7 @@ enum Command {
     Ev(ev::Args),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
+    Sim(sim::Args),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -82,6 +84,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Sim(args) => sim::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

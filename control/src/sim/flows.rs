@@ -27,8 +27,19 @@ pub struct Flow {
     pub start: Ns,
     /// It begins when these flows have ended, by their numbers, if that is later.
     pub after: Vec<usize>,
-    /// How its packets find their way, at either end.
+    /// How its packets find their way.
     pub path: PathSpec,
+    /// How answers find theirs.
+    pub back: PathSpec,
+}
+
+impl Flow {
+    /// Places of a message each that it needs at the receiver.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        let count = self.count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        (self.outstanding + 1).min(count).max(1)
+    }
 }
 
 /// A message that is done.
@@ -47,6 +58,8 @@ pub struct Done {
 pub struct FlowReport {
     /// Bytes of completed messages.
     pub bytes: u64,
+    /// Bytes placed at the receiver, those of messages under way included.
+    pub delivered: u64,
     /// Messages completed with success.
     pub messages: u64,
     /// When its first message was posted.
@@ -69,7 +82,7 @@ struct Running {
     flow: Flow,
     link: Option<Link>,
     key: Key,
-    /// Where its messages go at the receiver: places of one message each, one more than are in flight.
+    /// Where its messages go at the receiver: places of one message each, one more than are in flight if there are so many.
     places: usize,
     base: usize,
     posted: u64,
@@ -122,7 +135,7 @@ impl Traffic {
         for flow in &flows {
             let size = sizes.entry(flow.dst).or_default();
             bases.push(*size);
-            *size += flow.message * (flow.outstanding + 1);
+            *size += flow.message * flow.places();
         }
         let no_key = |id: NicId| WorldError::NoQpn(id.0);
         let mut ids: Vec<NicId> = sizes.keys().copied().collect();
@@ -157,7 +170,7 @@ impl Traffic {
             traffic.flows.push(Running {
                 link: None,
                 key: target_keys[&flow.dst],
-                places: flow.outstanding + 1,
+                places: flow.places(),
                 base,
                 posted: 0,
                 times: HashMap::new(),
@@ -202,6 +215,24 @@ impl Traffic {
         self.flows.iter().map(|running| (&running.flow, running.report(world))).collect()
     }
 
+    /// How many flows there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// A flow by its number, and what has become of it so far; `None` when there is none of this number.
+    #[must_use]
+    pub fn flow(&self, world: &World, n: usize) -> Option<(&Flow, FlowReport)> {
+        self.flows.get(n).map(|running| (&running.flow, running.report(world)))
+    }
+
+    /// The QP of a flow, by its number, while it is under way.
+    #[must_use]
+    pub fn link(&self, flow: usize) -> Option<&Link> {
+        self.flows.get(flow)?.link.as_ref()
+    }
+
     /// Have all flows ended that end?
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -215,10 +246,12 @@ impl Traffic {
         {
             self.starts.pop();
             let flow = &self.flows[n].flow;
-            let path = flow.path.clone();
-            let link = world.connect(flow.src, flow.dst, |_, spec| {
+            let link = world.connect(flow.src, flow.dst, |end, spec| {
                 let next_hops = core::mem::take(&mut spec.path.next_hops);
+                let path = if end == 0 { &flow.path } else { &flow.back };
                 spec.path = PathSpec { next_hops, ..path.clone() };
+                spec.send_depth = flow.outstanding.max(1);
+                spec.receive_depth = 1;
             })?;
             self.by_qp.insert((link.from.0, link.from.1.get()), n);
             self.flows[n].link = Some(link);
@@ -324,6 +357,7 @@ impl Running {
     fn report(&self, world: &World) -> FlowReport {
         let Some(link) = self.link else { return self.report };
         let stats = world.nic(link.from.0).qp_stats(link.from.1).unwrap_or_default();
-        FlowReport { retransmits: stats.retransmits, timeouts: stats.timeouts, ..self.report }
+        let delivered = world.nic(link.to.0).qp_stats(link.to.1).unwrap_or_default().delivered_bytes;
+        FlowReport { retransmits: stats.retransmits, timeouts: stats.timeouts, delivered, ..self.report }
     }
 }

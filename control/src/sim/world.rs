@@ -86,6 +86,8 @@ pub struct World {
     completed: VecDeque<Completed>,
     /// Frames to be used again.
     spare: Vec<Vec<u8>>,
+    /// What one NIC writes at once; empty in between.
+    written: Vec<(u8, Vec<u8>)>,
     v6: bool,
     frames: u64,
 }
@@ -124,6 +126,20 @@ impl World {
     /// # Errors
     /// [`WorldError`].
     pub fn new(plan: &Plan, params: NicParams, v6: bool, seed: u64) -> Result<World, WorldError> {
+        World::probing(plan, params, v6, seed, PROBE_PERIOD)
+    }
+
+    /// The same with another `ReliabilityProbePeriod`, 1 ns to 8 s.
+    ///
+    /// # Errors
+    /// [`WorldError`].
+    pub fn probing(
+        plan: &Plan,
+        params: NicParams,
+        v6: bool,
+        seed: u64,
+        probe_period_ns: u64,
+    ) -> Result<World, WorldError> {
         let fabric = Fabric::new(plan, seed)?;
         let ports = fabric.ports();
         let member = |n: u32| -> Result<Member, ParamError> {
@@ -133,7 +149,7 @@ impl World {
             let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(n.into());
             Ok(Member {
                 nic: Nic::new(NicParams { seed, ..params }, &ports)?,
-                controller: Controller::new(PROBE_PERIOD, 1, ports.len() as u8),
+                controller: Controller::new(probe_period_ns, 1, ports.len() as u8),
                 numbers: QpNumbers::default(),
                 keys: Keys::default(),
                 busy: 0,
@@ -152,6 +168,7 @@ impl World {
             touched: Vec::new(),
             completed: VecDeque::new(),
             spare: Vec::new(),
+            written: Vec::new(),
             v6,
             frames: 0,
         })
@@ -362,8 +379,11 @@ impl World {
     fn act(&mut self, n: u32) {
         let now = self.now;
         let member = &mut self.members[n as usize];
-        for port in 0..8u8 {
-            if member.busy >> port & 1 == 1 && member.free_at[usize::from(port)] <= now {
+        let mut busy = member.busy;
+        while busy != 0 {
+            let port = busy.trailing_zeros() as u8;
+            busy &= busy - 1;
+            if member.free_at[usize::from(port)] <= now {
                 member.busy &= !(1 << port);
                 member.nic.sent(now, PortId(port), 1);
             }
@@ -374,7 +394,7 @@ impl World {
         member.nic.on_time(now);
         member.controller.on_time(now);
         join(now, &mut member.controller, &mut member.nic);
-        let mut frames = Vec::new();
+        let mut frames = core::mem::take(&mut self.written);
         let mut burst = Burst { frames: &mut frames, spare: &mut self.spare, open: None, busy: member.busy };
         while member.nic.transmit(now, &mut burst) > 0 {}
         let (busy, unused) = (burst.busy, burst.open.take());
@@ -382,13 +402,14 @@ impl World {
         member.busy = busy;
         let nic = NicId(n);
         self.completed.extend(core::iter::from_fn(|| member.nic.poll()).map(|entry| Completed { at: now, nic, entry }));
-        for (port, frame) in frames {
+        for (port, frame) in frames.drain(..) {
             self.frames += 1;
             self.fabric.inject(now, nic, port, frame);
             let free_at = self.fabric.next_free(nic, port).unwrap_or(now);
             // A port whose link is down takes what it is given and loses it; it does so at a pace.
             self.members[n as usize].free_at[usize::from(port)] = free_at.max(now + 1);
         }
+        self.written = frames;
         self.call(n);
     }
 

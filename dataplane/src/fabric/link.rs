@@ -115,6 +115,8 @@ impl Link {
             frames: self.frames,
             bytes: self.bytes,
             busy_ps: self.busy_ps,
+            data_bytes: self.data.bytes,
+            control_bytes: self.control.bytes,
             max_data_bytes: self.max_data_bytes,
             max_control_bytes: self.max_control_bytes,
             marked: fate.marked,

@@ -83,6 +83,10 @@ pub struct LinkStats {
     pub bytes: u64,
     /// Time that it sent, in ps.
     pub busy_ps: u64,
+    /// Bytes that wait in the data class now.
+    pub data_bytes: u32,
+    /// Bytes that wait in the control class now.
+    pub control_bytes: u32,
     /// Most bytes that waited in the data class.
     pub max_data_bytes: u32,
     /// Most bytes that waited in the control class.
