@@ -148,8 +148,8 @@ impl Traffic {
         }
         let mut source_keys = HashMap::new();
         for flow in &flows {
-            if let Entry::Vacant(key) = source_keys.entry(flow.src) {
-                key.insert(world.register(flow.src, &source).ok_or(no_key(flow.src))?);
+            if let Entry::Vacant(entry) = source_keys.entry(flow.src) {
+                entry.insert(world.register(flow.src, &source).ok_or(no_key(flow.src))?);
             }
         }
         let mut traffic = Traffic {

@@ -284,10 +284,9 @@ impl NicTable {
                 return wrong(&["congestion", "fixed"], "does not go with parameters of NSCC: take either away".into());
             }
         }
-        if let Some(table) = self.ingress_buffer.filter(|table| table.overhead.is_some()) {
-            if table.when_full != Some(WhenFullName::Drop) {
-                return wrong(&["ingress_buffer", "overhead"], "goes with when_full = \"drop\" only".into());
-            }
+        let drops = |table: &IngressTable| table.when_full == Some(WhenFullName::Drop);
+        if self.ingress_buffer.is_some_and(|table| table.overhead.is_some() && !drops(&table)) {
+            return wrong(&["ingress_buffer", "overhead"], "goes with when_full = \"drop\" only".into());
         }
         if self.reliability_probe_period.is_some_and(|time| time.0 == 0 || time.0 > NO_PROBES) {
             return wrong(&["reliability_probe_period"], "is out of range: give 1ns to 8s".into());

@@ -18,8 +18,8 @@ pub struct Report {
     pub schema: u32,
     /// What decided all that is random.
     pub seed: u64,
-    /// Virtual time in us.
-    pub virtual_us: f64,
+    /// Whole us of virtual time.
+    pub virtual_us: u64,
     /// Time on the clock in seconds.
     pub wall_s: f64,
     /// Frames that NICs sent.
@@ -52,6 +52,8 @@ pub struct Report {
     pub nic_drops: BTreeMap<&'static str, u64>,
     /// Events of the fabric.
     pub events: u64,
+    /// Virtual time in ns.
+    pub virtual_ns: u64,
     /// The patterns, for the table.
     #[serde(skip)]
     patterns: Vec<PatternRow>,
@@ -175,7 +177,7 @@ impl Report {
         Report {
             schema: 1,
             seed: run.scenario().seed,
-            virtual_us: us(now),
+            virtual_us: now.0 / 1_000,
             wall_s,
             packets: world.frames(),
             flows: of_flows.collect(),
@@ -205,6 +207,7 @@ impl Report {
                 .collect(),
             nic_drops: nic_drops(run),
             events: totals.events,
+            virtual_ns: now.0,
             patterns: patterns(run, &all),
         }
     }
@@ -251,7 +254,7 @@ impl Report {
         writeln!(
             out,
             "{:.1} us of virtual time in {:.2} s: {} packets, {} events, {} events/s (seed {})",
-            self.virtual_us,
+            us(Ns(self.virtual_ns)),
             self.wall_s,
             grouped(self.packets),
             grouped(self.events),

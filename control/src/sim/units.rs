@@ -56,8 +56,9 @@ pub(crate) fn quantity(text: &str, units: Units) -> Result<u64, String> {
     })?;
     let scale = 10u128.pow(fraction.len() as u32);
     let parsed = |digits: &str| digits.parse::<u64>().map(u128::from).map_err(|_| "is too large".to_owned());
-    let scaled = (parsed(whole)? * scale + parsed(fraction)?) * one;
-    if scaled % scale != 0 {
+    let number = parsed(whole)? * scale + parsed(fraction)?;
+    let scaled = number.checked_mul(one).ok_or("is too large")?;
+    if !scaled.is_multiple_of(scale) {
         let smallest = units.iter().find(|(_, one)| *one == 1).map_or("bits a second", |(name, _)| name);
         return Err(format!("is no whole number of {smallest}"));
     }
@@ -163,6 +164,7 @@ mod tests {
             ("1.B", SIZES, "is no number"),
             ("99999999999999999999B", SIZES, "is too large"),
             ("18446744073709551615KiB", SIZES, "is too large"),
+            ("18446744073709551615.000000000000Tbps", RATES, "is too large"),
         ] {
             let error = quantity(text, units).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
