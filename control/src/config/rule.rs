@@ -63,7 +63,7 @@ rules! {
     TargetQueueDelay "target-queue-delay-below-1ns" Stops "`OverrideSpecTargetQueueDelay` is set, and `TargetQueueDelay` is below 1 ns.";
     ReferenceRtt "reference-rtt-below-1ns" Stops "`ReferenceNetworkRTT` is below 1 ns.";
     BaseRtt "base-rtt-below-2ns" Stops "`TrimmingEnabled` is set, `OverrideSpecTargetQueueDelay` is not, and `ConfigBaseRTT` is below 2 ns: three quarters of it are no target.";
-    EngineLimit "engine-limit" Stops "This engine has a limit that the documentation has not: `MSS` up to 16,384, rates of 1 bit/s to 8 Tbit/s, and with `model.limits` a rate of the host's lanes and an egress buffer that work.";
+    EngineLimit "engine-limit" Stops "This engine has a limit that the documentation has not: `MSS` up to 16,384, rates of 1 bit/s to 8 Tbit/s, and with `model.limits` buffers that hold a packet.";
     SprayingOverFlowlets "spraying-over-flowlets" Warns "Packets are sprayed, and a switch moves flowlets: both choose paths (`--switches flowlet`).";
     TrimmingWithoutSwitches "trimming-without-switches" Warns "`TrimmingEnabled` is set, and a switch does not trim: Quick Adapt waits for NACKs that only a trimming switch causes (`--switches no-trimming`).";
     DoesNotAct "does-not-act" Warns "The attribute is set, and nothing in this NIC has it.";

@@ -89,16 +89,17 @@ fn limits(config: &Config) -> Vec<Broken> {
     limit(mss > MSS_MAX.into(), "qp_manager.mss", format!("{mss} is more than this engine's MSS of {MSS_MAX}"));
     let data_rate = config.uplink.data_rate.0;
     limit(!is_rate(data_rate), "network_interface.uplink.data_rate", "is no rate of 1 bit/s to 8 Tbit/s".into());
-    if !config.model.limits {
-        return broken;
-    }
     let sides = [
         ("host_interface.nic_side.lane_bps", config.nic_side.lane_bps, config.nic_side.lane_count),
         ("host_interface.host_side.lane_bps", config.host_side.lane_bps, config.host_side.lane_count),
     ];
     for (key, lane, count) in sides {
-        let why = format!("makes with {count} lanes no rate of 1 bit/s to 8 Tbit/s, which model.limits needs");
-        limit(!is_rate(lane.0.saturating_mul(count)), key, why);
+        let together = lane.0.saturating_mul(count);
+        let is_wrong = if config.model.limits { !is_rate(together) } else { lane.0 > RATE_MAX };
+        limit(is_wrong, key, format!("makes with {count} lanes no rate of 1 bit/s to 8 Tbit/s"));
+    }
+    if !config.model.limits {
+        return broken;
     }
     let ingress = config.ingress_buffer.total_buffer_size.0;
     let key = "network_interface.ingress_buffer.total_buffer_size";
@@ -204,7 +205,7 @@ fn fraction(attribute: &'static Attribute, config: &Config) -> Option<Broken> {
     }
     let is_timer = attribute.full == "qp_manager.initial_ack_timeout";
     let timer = config.qp_manager.initial_ack_timeout.0;
-    let why = match (is_timer, time.ends_with("ps") && time != "0ps") {
+    let why = match (is_timer, time.ends_with("ps")) {
         (true, _) if !timer.is_multiple_of(US) => {
             format!("{time} acts as {}us: timers count whole microseconds", (timer / US).max(1))
         }

@@ -234,12 +234,12 @@ fn amount(value: &Value, kind: Kind) -> Result<u64, Refused> {
     read.map_err(|why| (Rule::WrongQuantity, why))
 }
 
-/// An amount in the largest unit of which it is a whole number.
+/// An amount in the unit of which it is a whole number with the fewest letters; 512KB and not 500KiB.
 fn whole(amount: u64, units: Units) -> Value {
-    let mut fits = units.iter().filter(|(_, one)| amount.is_multiple_of(*one));
-    let largest = fits.clone().max_by_key(|(_, one)| *one).filter(|_| amount > 0);
-    let (name, one) = largest.or_else(|| fits.next()).unwrap_or(&units[0]);
-    Value::Text(format!("{}{name}", amount / one))
+    let fits = units.iter().filter(|(_, one)| amount.is_multiple_of(*one));
+    let texts = fits.map(|(name, one)| format!("{}{name}", amount / one));
+    // The smallest unit fits all.
+    Value::Text(texts.min_by_key(String::len).unwrap_or_default())
 }
 
 /// A type of amounts: a number of the smallest unit.
@@ -340,12 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_written_in_the_largest_unit_that_keeps_them_exact() {
+    fn amounts_are_written_in_a_unit_that_keeps_them_exact() {
         again(TimeVal(150_000_000), "150us");
         again(TimeVal(1_500), "1500ps");
-        again(TimeVal(0), "0ps");
+        again(TimeVal(0), "0s");
         again(Bytes(4_000_000), "4MB");
         again(Bytes(262_144), "256KiB");
+        again(Bytes(512_000), "512KB");
+        again(Bytes(1 << 20), "1MiB");
         again(QueueSize(4_174), "4174B");
         again(DataRate(31_520_000_000), "31.52Gbps");
         again(DataRate(400_000_000_000), "400Gbps");
