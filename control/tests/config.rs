@@ -6,6 +6,7 @@ mod config {
     mod documented;
     mod nested;
     mod rules;
+    mod runs;
     mod walk;
 
     use control::config::{Attribute, Finding, Loaded, Rule};

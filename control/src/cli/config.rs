@@ -1,7 +1,7 @@
 //! `mrcnic config`.
 
 use super::output::standard_output;
-use crate::config::{Finding, Loaded, Switches, attributes, document, export};
+use crate::config::{Attribute, Finding, Loaded, Origin, Switches, attributes, document, export};
 use crate::error::{Error, say};
 use clap::{Subcommand, ValueEnum};
 use comfy_table::{Table, TableComponent, presets};
@@ -109,14 +109,22 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
             warn(&loaded.warnings(Switches::default()));
             out.write_all(loaded.toml().as_bytes())?;
         }
-        Command::Export { file } => {
-            let loaded = load(file, Loaded::read)?;
-            serde_json::to_writer_pretty(&mut *out, &export(&loaded.config)).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
+        Command::Export { file } => write_nested(file, &mut *out)?,
         Command::Docs => out.write_all(document().as_bytes())?,
     }
     Ok(out.flush()?)
+}
+
+fn write_nested(file: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let loaded = load(file, Loaded::read)?;
+    let is_left_out =
+        |attribute: &&Attribute| !attribute.is_documented() && loaded.origin(attribute) != Origin::Default;
+    for attribute in attributes().filter(is_left_out) {
+        say(&format!("note: {} is no attribute of the documentation, and is left out", attribute.full));
+    }
+    serde_json::to_writer_pretty(&mut *out, &export(&loaded.config)).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
 }
 
 /// Reads a file, or says all that is wrong with it.

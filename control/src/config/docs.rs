@@ -37,11 +37,13 @@ pub fn document() -> String {
 /// The head of a table: where its attributes are in the documentation.
 fn head(attribute: &Attribute) -> String {
     let place = match (attribute.is_documented(), attribute.path) {
-        (false, _) => "No attributes of the documentation.".to_owned(),
+        (false, _) => "Ours: the documentation does not have them.".to_owned(),
         (true, []) => "At the NIC's top level.".to_owned(),
         (true, path) => path.iter().map(|component| format!("`{component}`")).collect::<Vec<_>>().join(" > "),
     };
-    format!("\n{place}\n\n| key | attribute | type | default | range | | acts on |\n|---|---|---|---|---|---|---|\n")
+    format!(
+        "\n{place}\n\n| key | attribute | type | default | values | what it is | acts on |\n|---|---|---|---|---|---|---|\n"
+    )
 }
 
 fn row(attribute: &Attribute) -> String {

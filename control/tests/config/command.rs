@@ -58,6 +58,13 @@ fn the_documented_patch_is_imported_shown_and_exported() {
 }
 
 #[test]
+fn what_the_documentation_does_not_have_is_left_out_of_the_nested_form_and_said() {
+    let (_dir, nic) = file("nic.toml", "model.limits = true");
+    let export = config(&["export", &nic]).assert().success();
+    export.stdout(contains("model").not()).stderr(contains("note: model.limits is no attribute of the documentation"));
+}
+
+#[test]
 fn the_json_has_every_attribute_with_its_source() {
     let (_dir, nic) = file("nic.toml", "qp_manager.mss = 1024");
     let shown: Value = serde_json::from_str(&stdout(&["show", "--file", &nic, "--json"])).unwrap();
