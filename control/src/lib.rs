@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod config;
 pub mod controller;
 pub mod error;
 mod field;

@@ -1,6 +1,7 @@
 //! The command line of `mrcnic`: one file a subcommand.
 
 mod bench;
+mod config;
 mod ctl;
 mod decode;
 mod ev;
@@ -29,6 +30,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(Box<bench::Args>),
+    /// Read, check and convert a NIC's configuration
+    Config(config::Args),
     /// Ask a running NIC, over its UNIX socket
     Ctl(ctl::Args),
     /// Decode the MRC packets of a capture
@@ -80,6 +83,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = log.try_init();
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),

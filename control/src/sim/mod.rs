@@ -16,7 +16,7 @@ mod sample;
 mod scenario;
 #[cfg(test)]
 mod scenario_tests;
-mod units;
+pub(crate) mod units;
 mod ways;
 mod world;
 

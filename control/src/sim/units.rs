@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 
 /// A unit and how many of the smallest it is.
-type Units = &'static [(&'static str, u64)];
+pub(crate) type Units = &'static [(&'static str, u64)];
 
 const RATES: Units =
     &[("bps", 1), ("Kbps", 1_000), ("Mbps", 1_000_000), ("Gbps", 1_000_000_000), ("Tbps", 1_000_000_000_000)];
@@ -40,7 +40,7 @@ pub struct Size(pub u64);
 pub struct Share(pub f64);
 
 /// A number and its unit, in the smallest unit; the number may have a fraction, as long as the whole has none.
-fn quantity(text: &str, units: Units) -> Result<u64, String> {
+pub(crate) fn quantity(text: &str, units: Units) -> Result<u64, String> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim_start());
     let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -56,9 +56,11 @@ fn quantity(text: &str, units: Units) -> Result<u64, String> {
     })?;
     let scale = 10u128.pow(fraction.len() as u32);
     let parsed = |digits: &str| digits.parse::<u64>().map(u128::from).map_err(|_| "is too large".to_owned());
-    let scaled = (parsed(whole)? * scale + parsed(fraction)?) * one;
+    let number = parsed(whole)? * scale + parsed(fraction)?;
+    let scaled = number.checked_mul(one).ok_or("is too large")?;
     if !scaled.is_multiple_of(scale) {
-        return Err(format!("is no whole number of {}", units[0].0));
+        let smallest = units.iter().find(|(_, one)| *one == 1).map_or("bits a second", |(name, _)| name);
+        return Err(format!("is no whole number of {smallest}"));
     }
     u64::try_from(scaled / scale).map_err(|_| "is too large".into())
 }
@@ -173,6 +175,7 @@ mod tests {
             ("1.B", SIZES, "is no number"),
             ("99999999999999999999B", SIZES, "is too large"),
             ("18446744073709551615KiB", SIZES, "is too large"),
+            ("18446744073709551615.000000000000Tbps", RATES, "is too large"),
         ] {
             let error = quantity(text, units).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -1,0 +1,147 @@
+//! A configuration as a TOML file.
+
+use super::Loaded;
+use super::rule::{Finding, Rule};
+use super::table::{attributes, find, nearest};
+use super::value::Value;
+use std::fmt;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// No file sets it.
+    Default,
+    /// A file does.
+    File {
+        /// Its name.
+        file: &'a str,
+        /// The line, from 1, where there are such.
+        line: Option<usize>,
+    },
+}
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { file, line: Some(line) } => write!(f, "{file}:{line}"),
+            Origin::File { file, line: None } => f.write_str(file),
+        }
+    }
+}
+
+/// A file while it is read.
+struct Reader<'a> {
+    text: &'a str,
+    loaded: Loaded,
+    wrong: Vec<Finding>,
+}
+
+impl Loaded {
+    /// Reads a TOML file; `name` is what messages call it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in the order of lines where one is to blame.
+    pub fn read(text: &str, name: &str) -> Result<Loaded, Vec<Finding>> {
+        let loaded = Loaded { file: name.to_owned(), ..Loaded::default() };
+        let mut reader = Reader { text, loaded, wrong: Vec::new() };
+        match DeTable::parse(text) {
+            Ok(table) => reader.table("", table.get_ref()),
+            Err(error) => {
+                let line = error.span().map(|span| reader.line(span.start));
+                reader.wrong(Rule::Syntax, line, "", error.message().trim_end().to_owned());
+            }
+        }
+        if reader.wrong.is_empty() {
+            return reader.loaded.checked();
+        }
+        reader.wrong.sort_by_key(|finding| finding.line);
+        Err(reader.wrong)
+    }
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+    }
+
+    fn wrong(&mut self, rule: Rule, line: Option<usize>, key: &str, why: String) {
+        self.wrong.push(Finding { rule, file: self.loaded.file.clone(), line, key: key.to_owned(), why });
+    }
+
+    /// Reads the table at `prefix`, which is empty or ends with a point.
+    fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let full = format!("{prefix}{}", key.get_ref());
+            let line = self.line(key.span().start);
+            match value.get_ref() {
+                DeValue::Table(inner) if is_section(&full) => self.table(&format!("{full}."), inner),
+                DeValue::Table(_) if find(&full).is_some() => {
+                    self.wrong(
+                        Rule::WrongNesting,
+                        Some(line),
+                        &full,
+                        "is a key and no section: give it a value".into(),
+                    );
+                }
+                DeValue::Table(_) => self.unknown(line, &full, "section", sections()),
+                _ if is_section(&full) => {
+                    let why = format!("is a section and no key: put [{full}] in a line of its own");
+                    self.wrong(Rule::WrongNesting, Some(line), &full, why);
+                }
+                _ => self.key(line, &full, value),
+            }
+        }
+    }
+
+    fn unknown(&mut self, line: usize, full: &str, what: &str, known: Vec<&'static str>) {
+        let hint = match nearest(full, known) {
+            Some(name) => format!("did you mean {name}?"),
+            None => "mrcnic config show lists all of them".to_owned(),
+        };
+        self.wrong(Rule::UnknownAttribute, Some(line), full, format!("there is no such {what}; {hint}"));
+    }
+
+    fn key(&mut self, line: usize, full: &str, value: &Spanned<DeValue<'_>>) {
+        let Some(attribute) = find(full) else {
+            return self.unknown(line, full, "key", attributes().map(|attribute| attribute.full).collect());
+        };
+        let Some(value) = plain(value.get_ref()) else {
+            let why = format!("is no value of the type {}", attribute.kind.name());
+            return self.wrong(Rule::WrongType, Some(line), full, why);
+        };
+        match attribute.set(&mut self.loaded.config, &value) {
+            Ok(()) => {
+                self.loaded.set.insert(attribute.full, Some(line));
+            }
+            Err((rule, why)) => self.wrong(rule, Some(line), full, why),
+        }
+    }
+}
+
+/// The sections, each once.
+fn sections() -> Vec<&'static str> {
+    let mut sections: Vec<&str> = attributes().map(|attribute| attribute.section).collect();
+    sections.dedup();
+    sections
+}
+
+/// Whether a name is that of a section, or of several.
+fn is_section(name: &str) -> bool {
+    let within =
+        |section: &str| section.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    sections().into_iter().any(within)
+}
+
+/// The value as attributes take it.
+fn plain(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::Text(text.clone().into_owned()),
+        DeValue::Boolean(bool) => Value::Bool(*bool),
+        DeValue::Integer(number) => Value::Integer(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
+        DeValue::Float(number) => Value::Decimal(number.as_str().parse().ok()?),
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => return None,
+    })
+}

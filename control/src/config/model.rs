@@ -1,0 +1,15 @@
+//! What the documentation's NIC always has, and one in software has when it is asked to.
+
+use super::table::{Acts, component};
+use super::value::TimeVal;
+
+component! {
+    /// Our own switches.
+    Model at model, "model";
+    [] {
+        "" limits: bool = "false", Acts::Engine("limits, host_buffer"),
+            "Whether the NIC has the rate of its port, its buffers, and the lanes to its host as limits. Without it a NIC on living ports is as fast as it can be, which is the default; set it to compare with a model in virtual time.";
+        "" burst: TimeVal = "0ns", Acts::Limits("limits.pacing.burst_ns"),
+            "How far the port may run ahead of `DataRate`. In virtual time frames are spaced exactly with 0; a worker on a living port comes round every few microseconds, and keeps the rate with about 10us.";
+    }
+}

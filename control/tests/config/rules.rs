@@ -1,0 +1,137 @@
+//! The rules, each by its name.
+
+use super::{read, rules_of, wrong};
+use control::config::{Loaded, Rule, Severity, Switches};
+
+/// What breaks a rule, the line to blame, and words of the message.
+type Broken = (Rule, &'static str, usize, &'static str);
+
+#[rustfmt::skip]
+const STOPS: &[Broken] = &[
+    (Rule::Syntax, "[qp_manager]\nmss =", 2, "nic.toml:2:"),
+    (Rule::Syntax, "[nscc]\n[nscc]\n", 2, "duplicate"),
+    (Rule::UnknownAttribute, "[qp_manager]\ninitial_ack_timout = \"1us\"", 2, "did you mean qp_manager.initial_ack_timeout?"),
+    (Rule::UnknownAttribute, "[qp_manager]\nInitialAckTimeout = \"1us\"", 2, "did you mean qp_manager.initial_ack_timeout?"),
+    (Rule::UnknownAttribute, "[nscc]\nmss = 1", 2, "did you mean qp_manager.mss?"),
+    (Rule::UnknownAttribute, "[ncss]\npass_through = true", 1, "did you mean nscc?"),
+    (Rule::UnknownAttribute, "colour = 3", 1, "mrcnic config show lists all"),
+    (Rule::ReadOnly, "nic.num_down_links = 1", 1, "NumDownLinks can be read, and not set"),
+    (Rule::WrongType, "nscc.pass_through = 1", 1, "neither true nor false"),
+    (Rule::NotAWholeNumber, "qp_manager.mss = -1", 1, "whole number"),
+    (Rule::NotAWholeNumber, "qp_manager.mss = 1.5", 1, "1.5 is no whole number"),
+    (Rule::WrongQuantity, "qp_manager.initial_ack_timeout = \"1min\"", 1, "give one of ps, ns, us, ms, s"),
+    (Rule::WrongQuantity, "qp_manager.initial_ack_timeout = 150", 1, "has no unit"),
+    (Rule::WrongQuantity, "network_interface.uplink.data_rate = \"1GB\"", 1, "give one of Mbps, Gbps"),
+    (Rule::NoSuchChoice, "qp_manager.packet_spraying_type = \"none\"", 1, "\"None\", \"Default Packet Spraying\""),
+    (Rule::NoSuchChoice, "qp_manager.rtt_timestamp_mode = \"Wire\"", 1, "\"LocalDatabase\", \"WireTimestamp\""),
+    (Rule::WrongList, "monitor.filter_node_id = \"1,two\"", 1, "has the entry \"two\""),
+    (Rule::WrongList, "monitor.monitor_triggers = \"TRIM\"", 1, "trim, nack, qp_error, rto"),
+    (Rule::ShellCharacter, "monitor.filter_local_addr = \"10.0.0.1;\"", 1, "a shell would act on"),
+    (Rule::OutOfRange, "\nnic.transport_stats_report_interval = \"9us\"", 2, "TransportStatsReportInterval takes 10us or more"),
+    (Rule::OutOfRange, "host_interface.nic_side.lane_count = 17", 1, "LaneCount takes 1 to 16"),
+    (Rule::WrongNesting, "qp_manager = 3", 1, "put [qp_manager]"),
+    (Rule::WrongNesting, "[qp_manager.mss]\n", 1, "is a key and no section"),
+    (Rule::EntropyRange, "\npacket_spraying.starting_port_offset = 65409", 2, "65408 at most with 7 EntropyMaskBits"),
+    (Rule::EntropyRange, "packet_spraying.entropy_mask_bits = 8\npacket_spraying.starting_port_offset = 65281", 2, "65280 at most with 8"),
+    (Rule::TargetQueueDelay, "nscc.override_spec_target_queue_delay = true\nnscc.target_queue_delay = \"0ns\"", 2, "TargetQueueDelay 1ns or more"),
+    (Rule::TargetQueueDelay, "nscc.override_spec_target_queue_delay = true\nnscc.target_queue_delay = \"999ps\"", 2, "TargetQueueDelay 1ns or more"),
+    (Rule::ReferenceRtt, "nscc.reference_network_rtt = \"0s\"", 1, "ReferenceNetworkRTT 1ns or more"),
+    (Rule::BaseRtt, "nscc.config_base_rtt = \"1999ps\"", 1, "ConfigBaseRTT 2ns or more"),
+    (Rule::EngineLimit, "qp_manager.mss = 16385", 1, "16384"),
+    (Rule::EngineLimit, "network_interface.uplink.data_rate = \"0Gbps\"", 1, "8 Tbit/s"),
+    (Rule::EngineLimit, "host_interface.host_side.lane_bps = \"8001Gbps\"", 1, "8 Tbit/s"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.lane_bps = \"0Gbps\"", 2, "16 lanes"),
+    (Rule::EngineLimit, "model.limits = true\nnetwork_interface.ingress_buffer.total_buffer_size = \"1B\"", 2, "no room"),
+    (Rule::EngineLimit, "model.limits = true\nnetwork_interface.egress_buffer.total_buffer_size = \"4KB\"", 2, "no room for a full packet"),
+];
+
+#[rustfmt::skip]
+const WARNS: &[Broken] = &[
+    (Rule::DoesNotAct, "host_interface.host_side.rx_data_buffer_size = \"1MB\"", 1, "transaction layer"),
+    (Rule::LimitsOff, "network_interface.egress_buffer.total_buffer_size = \"512KB\"", 1, "model.limits"),
+    (Rule::NotInUse, "nscc.max_congestion_window = 54", 1, "OverrideSpecMaxCongestionWindow is false"),
+    (Rule::NotInUse, "nscc.target_queue_delay = \"9us\"", 1, "OverrideSpecTargetQueueDelay is false"),
+    (Rule::NotInUse, "nscc.quick_adapt_threshold = \"9us\"", 1, "TrimmingEnabled is true"),
+    (Rule::NotInUse, "qp_manager.packet_spraying_type = \"None\"\npacket_spraying.entropy_mask_bits = 8", 2, "PacketSprayingType is None"),
+    (Rule::NotInUse, "qp_manager.packet_spraying_type = \"None\"\nqp_manager.reliability_probe_period = \"1ms\"", 2, "PacketSprayingType is None"),
+    (Rule::NotInUse, "nscc.disable_quick_adapt = true\nnscc.quick_adapt_gate = 5", 2, "DisableQuickAdapt is true"),
+    (Rule::NotInUse, "monitor.log_tx = false", 1, "EnableMonitor is false"),
+    (Rule::NotInUse, "nic.enable_transport_stats = false\nnic.transport_stats_report_interval = \"1s\"", 2, "EnableTransportStats is false"),
+    (Rule::FractionDropped, "qp_manager.initial_ack_timeout = \"1ns\"", 1, "acts as 1us"),
+    (Rule::FractionDropped, "qp_manager.initial_ack_timeout = \"2999ns\"", 1, "acts as 2us"),
+    (Rule::FractionDropped, "nscc.target_queue_delay_margin = \"1500ps\"", 1, "is dropped"),
+    (Rule::SackGapsUnused, "qp_manager.sack_loss_min_retx_pkts = 1023", 1, "MaxPSNRange - 1"),
+];
+
+#[test]
+fn what_stops_is_refused_with_file_line_rule_and_reason() {
+    for (rule, text, line, words) in STOPS {
+        let found = wrong(text);
+        assert_eq!(rules_of(&found), [*rule], "{text}: {found:?}");
+        assert_eq!(found[0].line, Some(*line), "{text}");
+        let message = found[0].to_string();
+        assert!(message.contains(words) && message.ends_with(&format!(" [{rule}]")), "{text}: {message}");
+        assert_eq!(rule.severity(), Severity::Stops);
+    }
+}
+
+#[test]
+fn what_warns_is_taken_and_said() {
+    for (rule, text, line, words) in WARNS {
+        let found = read(text).warnings(Switches::default());
+        assert_eq!(rules_of(&found), [*rule], "{text}: {found:?}");
+        assert_eq!(found[0].line, Some(*line), "{text}");
+        assert!(found[0].to_string().contains(words), "{text}: {}", found[0]);
+        assert_eq!(rule.severity(), Severity::Warns);
+    }
+}
+
+#[test]
+fn switches_draw_the_documented_warnings() {
+    let both = Switches { flowlet: true, no_trimming: true };
+    let warns = |text: &str| rules_of(&read(text).warnings(both));
+    assert_eq!(warns(""), [Rule::SprayingOverFlowlets, Rule::TrimmingWithoutSwitches]);
+    assert_eq!(warns("qp_manager.packet_spraying_type = \"None\""), [Rule::TrimmingWithoutSwitches]);
+    assert_eq!(warns("qp_manager.trimming_enabled = false"), [Rule::SprayingOverFlowlets]);
+    assert_eq!(read("").warnings(Switches::default()), []);
+}
+
+#[test]
+fn what_is_not_in_use_stops_nothing() {
+    for text in [
+        "qp_manager.packet_spraying_type = \"None\"\npacket_spraying.starting_port_offset = 65535",
+        "nscc.target_queue_delay = \"0ns\"",
+        "nscc.config_base_rtt = \"1ns\"\nqp_manager.trimming_enabled = false",
+        "nscc.config_base_rtt = \"1ns\"\nnscc.override_spec_target_queue_delay = true",
+        "network_interface.egress_buffer.total_buffer_size = \"0B\"",
+        "packet_spraying.starting_port_offset = 65408",
+    ] {
+        read(text).config.setup().nic.validate().unwrap();
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_in_the_order_of_lines() {
+    let found = wrong("[nscc]\nquick_adapt_gate = 32\nfoo = 1\n[qp_manager]\nmss = 0\n");
+    assert_eq!(rules_of(&found), [Rule::OutOfRange, Rule::UnknownAttribute, Rule::OutOfRange]);
+    assert_eq!(found.iter().filter_map(|finding| finding.line).collect::<Vec<_>>(), [2, 3, 5]);
+}
+
+#[test]
+fn every_rule_has_a_test_and_a_name_of_its_own() {
+    let elsewhere = [Rule::OtherType, Rule::EmptyPatch, Rule::SprayingOverFlowlets, Rule::TrimmingWithoutSwitches];
+    for (at, rule) in Rule::ALL.iter().enumerate() {
+        let here = STOPS.iter().chain(WARNS).any(|(other, ..)| other == rule);
+        assert!(here != elsewhere.contains(rule), "{rule}");
+        assert!(Rule::ALL[..at].iter().all(|other| other.name() != rule.name()), "{rule}");
+        assert!(rule.name().chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{rule}");
+    }
+}
+
+#[test]
+fn a_rule_of_a_patch_names_the_documents_attribute() {
+    let patch = r#"{"PacketSpraying":{"DefaultPacketSpraying":{"StartingPortOffset":{"value":65535,"type":"uint"}}}}"#;
+    let found = Loaded::import(patch, "p.json").unwrap_err();
+    assert_eq!(rules_of(&found), [Rule::EntropyRange]);
+    assert!(found[0].to_string().starts_with("p.json: PacketSpraying.DefaultPacketSpraying.StartingPortOffset: "));
+}
