@@ -83,6 +83,32 @@ fn each_kind_of_congestion_control_delivers_every_byte_and_a_port_keeps_to_its_l
 }
 
 #[test]
+fn a_configuration_file_acts_on_both_nics_and_options_go_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("nic.toml");
+    let text = "[qp_manager]\nmss = 1024\npacket_spraying_type = \"None\"\nlinear_retry_count = 3\n";
+    std::fs::write(&file, text).unwrap();
+    let path = file.to_str().unwrap();
+    let report = json(&["--seconds", "0.2", "--sizes", "4096", "--qps", "3", "--config", path]);
+    assert_eq!((&report["mss"], &report["spraying"]), (&1024.into(), &"none".into()));
+    let result = &results(&report)[0];
+    assert_eq!((&result["verified"], &result["evs_used"]), (&true.into(), &3.into()), "{result}");
+    assert!(result["tx_packets"].as_u64().unwrap() >= 4 * result["messages"].as_u64().unwrap());
+    let report =
+        json(&["--seconds", "0.2", "--sizes", "64", "--config", path, "--mss", "2048", "--spraying", "default"]);
+    assert_eq!(
+        (&report["mss"], &results(&report)[0]["evs_used"]),
+        (&2048.into(), &100.into()),
+        "a hundred values for packets of 2,108 bytes"
+    );
+    std::fs::write(&file, "[qp_manager]\nmax_psn_range = 40000\n").unwrap();
+    let output = bench(&["--config", path]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nic.toml:2") && said.contains("max_psn_range") && said.contains("32640"), "{said}");
+}
+
+#[test]
 fn frames_lost_on_purpose_are_sent_again_and_every_byte_still_arrives() {
     let report = json(&["--seconds", "0.2", "--loss", "0.05", "--sizes", "64,65536"]);
     assert!(results(&report).iter().all(|r| r["verified"] == true));

@@ -20,6 +20,7 @@ use app::{Command, Mailbox, Measured};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
 use dataplane::fabric::Plan;
+use dataplane::nic::NicParams;
 use fabric::Between;
 use setup::Running;
 use std::hint::black_box;
@@ -118,6 +119,10 @@ pub struct Options {
     pub seed: u64,
     /// Registered memory of each side in bytes.
     pub memory: usize,
+    /// The NICs' parameters, where nothing else here says otherwise.
+    pub base: NicParams,
+    /// `ReliabilityProbePeriod` in ns.
+    pub probe_period_ns: u64,
     /// How windows are found.
     pub congestion: CcConfig,
     /// Rate that each port keeps to, in bits a second; `None`: as fast as it is.

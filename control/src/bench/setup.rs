@@ -145,29 +145,27 @@ fn eal_options(options: &Options, config: &PortConfig) -> EalOptions {
 
 /// The parameters of both NICs.
 fn params(options: &Options, mss: u32) -> NicParams {
-    let defaults = NicParams::default();
+    let base = options.base;
     // NSCC computes with the link's rate, and then the active set does too; a constant window leaves it as it is.
     let (data_rate, base_rtt_ns) = match &options.congestion {
-        CcConfig::Nscc(nscc) => (options.link_rate.unwrap_or(defaults.data_rate), nscc.config_base_rtt_ns),
-        CcConfig::Fixed { .. } | CcConfig::None => (defaults.data_rate, defaults.base_rtt_ns),
+        CcConfig::Nscc(nscc) => (options.link_rate.unwrap_or(base.data_rate), nscc.config_base_rtt_ns),
+        CcConfig::Fixed { .. } | CcConfig::None => (base.data_rate, base.base_rtt_ns),
     };
+    let pacing = options.link_rate.map(|rate| PacingParams { rate, burst_ns: PACING_BURST_NS });
     NicParams {
         transport: TransportParams {
             mss,
             initial_ack_timeout_ns: u64::try_from(options.ack_timeout.as_nanos()).unwrap_or(u64::MAX),
-            ..TransportParams::default()
+            ..base.transport
         },
         // The control thread probes what is assumed bad.
-        spraying: SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() },
+        spraying: SprayingParams { assumed_bad_ns: None, ..base.spraying },
         congestion: options.congestion,
         data_rate,
         base_rtt_ns,
-        limits: SendLimits {
-            pacing: options.link_rate.map(|rate| PacingParams { rate, burst_ns: PACING_BURST_NS }),
-            ..SendLimits::default()
-        },
+        limits: SendLimits { pacing: pacing.or(base.limits.pacing), ..base.limits },
         seed: options.seed,
-        ..defaults
+        ..base
     }
 }
 

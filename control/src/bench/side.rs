@@ -4,7 +4,7 @@ use super::app::{Bench, Mailbox, Peer, Requester};
 use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Op, Options, Spraying};
-use crate::controller::{Controller, PROBE_PERIOD, ProfileSpec};
+use crate::controller::{Controller, ProfileSpec};
 use dataplane::Ns;
 use dataplane::dpdk::Port;
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
@@ -96,7 +96,7 @@ impl Side {
         };
         let end = |k| Endpoint { mac: macs[0], ip: own(k) };
         let ends = (0..pairs).map(end).collect();
-        let mut controller = Controller::new(PROBE_PERIOD, pairs, options.planes);
+        let mut controller = Controller::new(options.probe_period_ns, pairs, options.planes);
         let spec = options.profiles.as_ref().and_then(|profiles| profiles.get(n));
         let pool = spec.map(|spec| profile(&mut controller, spec, pairs * options.qps)).transpose()?;
         let (numbers, keys) = (QpNumbers::default(), Keys::default());

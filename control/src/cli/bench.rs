@@ -1,19 +1,21 @@
 //! `mrcnic bench`.
 
+use super::config::load;
 use super::ctl::read_profile;
 use super::output::standard_output;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
-use crate::controller::ProfileSpec;
+use crate::config::{Loaded, Setup, SprayingType};
+use crate::controller::{PROBE_PERIOD, ProfileSpec};
 use crate::error::Error;
 use crate::sim::{Rate, plan_file};
 use bytesize::ByteSize;
 use dataplane::congestion::NsccParams;
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Impairments, PortSpec};
-use dataplane::nic::RATE_MAX as PACING_MAX;
+use dataplane::nic::{NicParams, RATE_MAX as PACING_MAX};
 use dataplane::path::profile::PLANES_MAX;
 use dataplane::time::US;
-use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
+use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX, TransportParams};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -90,22 +92,25 @@ pub(super) struct Args {
     /// Registered memory of each side
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size)]
     memory: usize,
-    /// How what may be in flight to a destination is found
-    #[arg(long, value_enum, default_value_t = Congestion::Fixed)]
-    congestion: Congestion,
+    /// The NICs' configuration, as `mrcnic config` reads it; what other options say goes before it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How what may be in flight to a destination is found [default: fixed; with --config nscc, as the file has it]
+    #[arg(long, value_enum)]
+    congestion: Option<Congestion>,
     /// What may be in flight to a destination, with --congestion fixed
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = size)]
     window: usize,
-    /// Microseconds of a round trip without load, with --congestion nscc (ConfigBaseRTT)
-    #[arg(long, value_name = "US", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
-    base_rtt: u64,
+    /// Microseconds of a round trip without load, with --congestion nscc (ConfigBaseRTT) [default: 6]
+    #[arg(long, value_name = "US", requires = "congestion", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
+    base_rtt: Option<u64>,
     /// Rate that each port keeps to, as if it were a link of that rate, as in 10Gbps [default: as fast as it is]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     link_rate: Option<u64>,
-    /// Microseconds that an acknowledgement may take at first [default: 150; with --fabric 2000]
+    /// Microseconds that an acknowledgement may take at first [default: 150, or as --config has it; with --fabric 2000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
     ack_timeout: Option<u64>,
-    /// Payload of a packet in bytes [default: 4096, or what the ports carry]
+    /// Payload of a packet in bytes [default: 4096, or what the ports carry, or as --config has it]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
     /// Turns without work after which a worker yields its core; 0 never
@@ -183,8 +188,17 @@ impl Args {
         let profile = self.ev_profile.as_deref().map(read_profile).transpose()?;
         let mut profiles = profile.map(|profile| [profile.clone(), profile]);
         let fabric = self.fabric.as_deref().map(|file| self.fabric(file, &link, &mut profiles)).transpose()?;
-        let ack_timeout =
-            self.ack_timeout.unwrap_or(if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US });
+        let config = self.config.as_deref().map(|file| load(file, Loaded::read)).transpose()?;
+        let setup = config.map(|loaded| loaded.config.setup());
+        let own_timeout = setup.as_ref().map(|setup| setup.nic.transport.initial_ack_timeout_ns);
+        let ack_timeout = self.ack_timeout.map(|us| us * US).or(own_timeout);
+        let usual = if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US };
+        let base = setup.as_ref().map_or_else(NicParams::default, |setup| setup.nic);
+        let own_mss = setup.as_ref().map(|_| base.transport.mss).filter(|&mss| mss != TransportParams::default().mss);
+        let own_spraying = setup.as_ref().map(|setup| match setup.spraying {
+            SprayingType::None => Spraying::None,
+            SprayingType::Default => Spraying::Default,
+        });
         Ok(Options {
             op: self.op,
             sizes: self.sizes.clone(),
@@ -193,31 +207,37 @@ impl Args {
             depth: self.depth,
             link,
             planes: fabric.as_ref().map_or(Ok(self.planes), |fabric| bench::planes(&fabric.plan))?,
-            spraying: self.spraying.unwrap_or(Spraying::Default),
+            spraying: self.spraying.or(own_spraying).unwrap_or(Spraying::Default),
             ipv6: self.ipv6 || profiles.iter().flatten().any(ProfileSpec::needs_ipv6),
             profiles,
             fabric,
-            ack_timeout: Duration::from_micros(ack_timeout),
+            ack_timeout: Duration::from_nanos(ack_timeout.unwrap_or(usual * US)),
             workers: self.workers,
             cores: self.cores.clone(),
             impairments,
             seed: self.seed,
             memory: self.memory,
-            congestion: self.congestion(),
+            congestion: self.congestion(setup.as_ref()),
+            base,
+            probe_period_ns: setup.as_ref().map_or(PROBE_PERIOD, |setup| setup.probe_period_ns),
             link_rate: self.link_rate,
-            mss: self.mss,
+            mss: self.mss.or(own_mss),
             ctl: self.ctl.clone(),
             idle_polls: self.idle_polls,
         })
     }
 
-    fn congestion(&self) -> CcConfig {
-        match self.congestion {
-            Congestion::Fixed => CcConfig::Fixed { bytes: self.window as u64 },
-            Congestion::Nscc => {
-                CcConfig::Nscc(NsccParams { config_base_rtt_ns: self.base_rtt * US, ..NsccParams::default() })
+    fn congestion(&self, setup: Option<&Setup>) -> CcConfig {
+        let own = setup.map(|setup| setup.nic.congestion);
+        match (self.congestion, own) {
+            (None, Some(own)) => own,
+            (None, None) | (Some(Congestion::Fixed), _) => CcConfig::Fixed { bytes: self.window as u64 },
+            (Some(Congestion::Nscc), own) => {
+                let nscc = if let Some(CcConfig::Nscc(nscc)) = own { nscc } else { NsccParams::default() };
+                let base_rtt = self.base_rtt.map_or(nscc.config_base_rtt_ns, |us| us * US);
+                CcConfig::Nscc(NsccParams { config_base_rtt_ns: base_rtt, ..nscc })
             }
-            Congestion::None => CcConfig::None,
+            (Some(Congestion::None), _) => CcConfig::None,
         }
     }
 

@@ -128,7 +128,8 @@ fn write_nested(file: &Path, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// Reads a file, or says all that is wrong with it.
-fn load(path: &Path, read: impl Fn(&str, &str) -> Result<Loaded, Vec<Finding>>) -> Result<Loaded, Error> {
+/// Reads a configuration, or says all that is wrong with it.
+pub(super) fn load(path: &Path, read: impl Fn(&str, &str) -> Result<Loaded, Vec<Finding>>) -> Result<Loaded, Error> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
     read(&text, &name).map_err(|findings| {
