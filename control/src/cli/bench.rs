@@ -98,9 +98,9 @@ pub(super) struct Args {
     /// How what may be in flight to a destination is found [default: fixed; with --config nscc, as the file has it]
     #[arg(long, value_enum)]
     congestion: Option<Congestion>,
-    /// What may be in flight to a destination, with --congestion fixed
-    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = size)]
-    window: usize,
+    /// What may be in flight to a destination, with --congestion fixed [default: 128KiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    window: Option<usize>,
     /// Microseconds of a round trip without load, with --congestion nscc (ConfigBaseRTT) [default: 6]
     #[arg(long, value_name = "US", requires = "congestion", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
     base_rtt: Option<u64>,
@@ -123,6 +123,9 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// The constant window where nothing is said.
+const WINDOW_BYTES: usize = 128 * 1024;
 
 /// How windows are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -190,7 +193,9 @@ impl Args {
         let fabric = self.fabric.as_deref().map(|file| self.fabric(file, &link, &mut profiles)).transpose()?;
         let config = self.config.as_deref().map(|file| load(file, Loaded::read)).transpose()?;
         let setup = config.map(|loaded| loaded.config.setup());
+        let usual_timeout = TransportParams::default().initial_ack_timeout_ns;
         let own_timeout = setup.as_ref().map(|setup| setup.nic.transport.initial_ack_timeout_ns);
+        let own_timeout = own_timeout.filter(|&ns| ns != usual_timeout);
         let ack_timeout = self.ack_timeout.map(|us| us * US).or(own_timeout);
         let usual = if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US };
         let base = setup.as_ref().map_or_else(NicParams::default, |setup| setup.nic);
@@ -229,9 +234,11 @@ impl Args {
 
     fn congestion(&self, setup: Option<&Setup>) -> CcConfig {
         let own = setup.map(|setup| setup.nic.congestion);
-        match (self.congestion, own) {
+        match (self.congestion.or(self.window.map(|_| Congestion::Fixed)), own) {
             (None, Some(own)) => own,
-            (None, None) | (Some(Congestion::Fixed), _) => CcConfig::Fixed { bytes: self.window as u64 },
+            (None, None) | (Some(Congestion::Fixed), _) => {
+                CcConfig::Fixed { bytes: self.window.unwrap_or(WINDOW_BYTES) as u64 }
+            }
             (Some(Congestion::Nscc), own) => {
                 let nscc = if let Some(CcConfig::Nscc(nscc)) = own { nscc } else { NsccParams::default() };
                 let base_rtt = self.base_rtt.map_or(nscc.config_base_rtt_ns, |us| us * US);

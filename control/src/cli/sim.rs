@@ -54,6 +54,11 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         }
         None => None,
     };
+    if let Some(file) = &args.plot {
+        // Before the run rather than after it.
+        let made = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        made.map_err(|e| Error::Usage(format!("can't write a picture to {}: {e}", file.display())))?;
+    }
     let mut plot = args.plot.as_ref().map(|_| Plot::new(&run));
     let duration = run.scenario().duration.0;
     let sampled = records.is_some() || plot.is_some();
@@ -75,12 +80,12 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     bar.finish_and_clear();
     let report = run.report(began.elapsed().as_secs_f64());
     records.map_or(Ok(()), Records::finish).map_err(|e| failure("records", e.to_string()))?;
-    if let (Some(plot), Some(file)) = (plot, &args.plot) {
-        plot.write(file).map_err(|why| failure(&file.display().to_string(), why))?;
-    }
     let mut out = standard_output(false);
     if args.json { report.write_json(&mut *out) } else { report.write_text(&mut *out) }?;
     out.flush()?;
+    if let (Some(plot), Some(file)) = (plot, &args.plot) {
+        plot.write(file).map_err(|why| failure(&file.display().to_string(), why))?;
+    }
     match report.corrupt_bytes {
         0 => Ok(()),
         bytes => Err(failure(&name, format!("{bytes} bytes are not as they were sent"))),

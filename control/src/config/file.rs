@@ -76,6 +76,11 @@ impl Reader<'_> {
         for (key, value) in table {
             let full = format!("{prefix}{}", key.get_ref());
             let line = self.line(key.span().start);
+            if key.get_ref().contains('.') {
+                let why = "has a point in its name: put the section in brackets, in a line of its own";
+                self.wrong(Rule::WrongNesting, Some(line), &full, why.into());
+                continue;
+            }
             match value.get_ref() {
                 DeValue::Table(inner) if is_section(&full) => self.table(&format!("{full}."), inner),
                 DeValue::Table(_) if find(&full).is_some() => {

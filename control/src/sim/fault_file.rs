@@ -94,6 +94,12 @@ impl FaultTable {
             What::Heal => Fault::Heal(place),
             What::Flap => {
                 let (down_ns, up_ns) = (ns(self.down), ns(self.up));
+                if self.times == Some(0) {
+                    return Err(wrong(
+                        "times",
+                        "is 0, and a flap that never goes down is none: leave it out, or give 1 or more",
+                    ));
+                }
                 Fault::Flap { place, down_ns, up_ns, times: self.times.unwrap_or(1) }
             }
             What::Loss => Fault::Loss(place, self.share.map_or(0.0, |share| share.0)),

@@ -79,6 +79,12 @@ impl From<usize> for Step<'_> {
     }
 }
 
+/// "missing field `traffic`", and what to do about it.
+fn missing(message: &str) -> String {
+    let name = message.split('`').nth(1).unwrap_or_default();
+    format!("{name} is missing: give it as a key, or as a table [{name}] or [[{name}]]")
+}
+
 /// A file: its text and its name.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -96,6 +102,11 @@ impl Source<'_> {
                 let mut path = Vec::new();
                 covers(table.get_ref(), at, &mut path).then(|| path.join("."))
             });
+            let whole = error.span().is_none_or(|span| span.is_empty());
+            if whole && error.message().starts_with("missing field") {
+                // Nothing that is there is to blame.
+                return self.error(None, None, missing(error.message()));
+            }
             let line = at.map(|at| self.line(at));
             self.error(line, key.filter(|key| !key.is_empty()), with_nearest(error.message()))
         })

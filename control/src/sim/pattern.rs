@@ -77,12 +77,17 @@ impl TrafficTable {
     ) -> Result<Vec<Flow>, FileError> {
         let wrong = |key: &str, why: String| source.wrong(&["traffic".into(), at.into(), key.into()], why);
         self.check(nics, wrong)?;
-        let pairs = self.pairs(nics, rng);
         let ring = self.pattern == Pattern::RingAllReduce;
         let steps = if ring { 2 * (u64::from(nics) - 1) } else { 1 };
-        if before as u64 + pairs.len() as u64 * steps > FLOWS_MAX as u64 {
-            return Err(wrong("pattern", format!("with it there are more than {FLOWS_MAX} flows")));
+        // Before they are made: there may be billions.
+        let flows = before as u64 + self.pair_count(nics) * steps;
+        if flows > FLOWS_MAX as u64 {
+            let why = format!(
+                "with it there are {flows} flows, and {FLOWS_MAX} are the most: take fewer NICs, or another pattern"
+            );
+            return Err(wrong("pattern", why));
         }
+        let pairs = self.pairs(nics, rng);
         let start = self.start.map_or(0, |time| time.0);
         let stagger = self.stagger.map_or(0, |time| time.0);
         let message = self.size.0 as usize;
@@ -116,6 +121,17 @@ impl TrafficTable {
     /// Bytes that the receivers of the pattern's flows need.
     pub(super) fn memory(flows: &[Flow]) -> u64 {
         flows.iter().map(|flow| flow.message as u64 * flow.places() as u64).fold(0, u64::saturating_add)
+    }
+
+    /// How many pairs there are.
+    fn pair_count(&self, nics: u32) -> u64 {
+        let nics = u64::from(nics);
+        match self.pattern {
+            Pattern::PointToPoint => 1,
+            Pattern::Permutation | Pattern::RingAllReduce => nics,
+            Pattern::Incast => self.n.map_or(nics, u64::from),
+            Pattern::AllToAll => nics * (nics - 1),
+        }
     }
 
     fn pairs(&self, nics: u32, rng: &mut Xoshiro256PlusPlus) -> Vec<(u32, u32)> {

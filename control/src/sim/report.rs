@@ -233,7 +233,7 @@ impl Report {
         };
         let marked: u64 = self.links.iter().map(|link| link.marked).sum();
         let trimmed: u64 = self.links.iter().map(|link| link.trimmed).sum();
-        let deepest = self.links.iter().max_by_key(|link| link.max_queue_bytes);
+        let deepest = self.links.iter().filter(|link| link.max_queue_bytes > 0).max_by_key(|link| link.max_queue_bytes);
         let deepest = deepest.map_or_else(String::new, |link| {
             format!("; deepest queue {} B, at {}", grouped(link.max_queue_bytes.into()), link.name)
         });

@@ -156,7 +156,7 @@ impl Sampler {
         self.delivered[n] = report.delivered;
         let nic = world.nic(flow.src);
         let peer = world.address(flow.dst);
-        let group = nic.groups(peer).next();
+        let group = link.and_then(|link| nic.group_of(link.from.1));
         let nscc = group.as_ref().and_then(|group| group.nscc);
         let time_us = us(sample.at);
         sample.flows.push(FlowSample {

@@ -45,6 +45,23 @@ fn the_base_rtt_that_is_computed_is_the_one_that_is_measured() {
 }
 
 #[test]
+fn a_scenario_too_large_for_any_machine_is_refused_before_it_is_made() {
+    let many = "[fabric]\ntopology = \"leaf-spine\"\nleaves = 1024\nnics_per_leaf = 64\nspines = 1\n";
+    let traffic = "[[traffic]]\npattern = \"all-to-all\"\nsize = 4096\n";
+    let error = Scenario::read(&format!("{many}{traffic}"), "s.toml", None).unwrap_err().to_string();
+    assert!(error.contains("4294901760 flows") && error.contains("traffic.1.pattern"), "{error}");
+    let dense = "[fabric]\ntopology = \"leaf-spine\"\nleaves = 4096\nnics_per_leaf = 1\nspines = 4096\nplanes = 8\n";
+    let error = Scenario::read(&format!("{dense}{ONE}"), "s.toml", None).unwrap_err().to_string();
+    assert!(error.contains("268500992 links"), "{error}");
+}
+
+#[test]
+fn what_is_missing_is_named_and_nothing_else_is_blamed() {
+    let error = Scenario::read(&format!("seed = 3\n{FABRIC}"), "s.toml", None).unwrap_err().to_string();
+    assert_eq!(error, "s.toml: traffic is missing: give it as a key, or as a table [traffic] or [[traffic]]");
+}
+
+#[test]
 fn nics_are_as_the_file_says() {
     let nic = "[nic]\nmss = 2048\nbase_rtt = \"7us\"\nmax_psn_range = 4096\nsack_loss_min_retx_pkts = 64\ntrimming = false\n\
                ecn_skip = false\nprobes = false\nactive_ev_set_size = 12\negress_buffer = \"256KB\"\n\
@@ -133,7 +150,7 @@ fn an_error_names_the_key() {
             refused("[records]\ninterval = \"0ns\"\n[[traffic]]\npattern = \"permutation\"\nsize = 1\n"),
             "s.toml:7: records.interval: is out of range",
         ),
-        (refused(""), "missing field `traffic`"),
+        (refused(""), "traffic is missing"),
     ] {
         assert!(error.contains(part), "{error}\nhas no\n{part}");
     }

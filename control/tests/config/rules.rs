@@ -30,6 +30,7 @@ const STOPS: &[Broken] = &[
     (Rule::OutOfRange, "\nnic.transport_stats_report_interval = \"9us\"", 2, "TransportStatsReportInterval takes 10us or more"),
     (Rule::OutOfRange, "host_interface.nic_side.lane_count = 17", 1, "LaneCount takes 1 to 16"),
     (Rule::WrongNesting, "qp_manager = 3", 1, "put [qp_manager]"),
+    (Rule::WrongNesting, "\"qp_manager.mss\" = 1024", 1, "has a point in its name"),
     (Rule::WrongNesting, "[qp_manager.mss]\n", 1, "is a key and no section"),
     (Rule::EntropyRange, "\npacket_spraying.starting_port_offset = 65409", 2, "65408 at most with 7 EntropyMaskBits"),
     (Rule::EntropyRange, "packet_spraying.entropy_mask_bits = 8\npacket_spraying.starting_port_offset = 65281", 2, "65280 at most with 8"),

@@ -140,7 +140,7 @@ impl Link {
         self.free_at = now.saturating_add(ps);
         self.frames += 1;
         self.bytes += u64::from(label.len);
-        self.busy_ps += ps;
+        self.busy_ps = self.busy_ps.saturating_add(ps);
     }
 
     /// Puts a frame into the queue of its class.
@@ -167,6 +167,8 @@ impl Link {
     /// Goes down, or goes down once more: what travels is lost, and what it was sending.
     pub(super) fn cut(&mut self, now: u64) {
         self.cuts = self.cuts.wrapping_add(1);
+        // What it was sending it sends no more.
+        self.busy_ps = self.busy_ps.saturating_sub(self.free_at.saturating_sub(now));
         self.free_at = self.free_at.min(now);
         self.serve_at = NEVER;
     }

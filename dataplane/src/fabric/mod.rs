@@ -49,7 +49,7 @@ pub use plan::{
     Addresses, DELAY_MAX, EcnParams, EvBits, Forwarding, Hash, LinkParams, Plan, PlanError, QUEUE_MAX, QueueParams,
     RATE_MAX, Topology, mac,
 };
-pub use shape::{NICS_MAX, Node, PLANES_MAX, SWITCHES_MAX, SwitchId};
+pub use shape::{LINKS_MAX, NICS_MAX, Node, PLANES_MAX, SWITCHES_MAX, SwitchId};
 pub use stats::{Drops, FabricDrop, LinkState, LinkStats, Totals};
 
 use crate::Ns;
@@ -274,11 +274,12 @@ impl<F: Frame> Fabric<F> {
         true
     }
 
-    /// Whether a frame of `len` bytes finds room in the data class of a port's queue. A driver that asks first loses nothing to a full queue.
+    /// Whether a frame of `len` bytes finds room in a port's queue, whichever class it is of. A driver that asks first loses nothing to a full
+    /// queue.
     #[must_use]
     pub fn room(&self, nic: NicId, port: u8, len: usize) -> bool {
-        self.host(nic, port)
-            .is_some_and(|link| link.waiting(Class::Data) as usize + len.max(60) <= self.plan.nic_queue as usize)
+        let fits = |waiting: u32| waiting as usize + len.max(60) <= self.plan.nic_queue as usize;
+        self.host(nic, port).is_some_and(|link| fits(link.waiting(Class::Data)) && fits(link.waiting(Class::Control)))
     }
 
     /// When a port will have sent all that it has, rounded down, so that a frame that is handed in then follows without a gap. `None` when it

@@ -355,6 +355,9 @@ pub enum PlanError {
     /// Too many switches.
     #[error("{0} switches of one tier are more than {max}", max = super::SWITCHES_MAX)]
     Switches(u64),
+    /// Too many links.
+    #[error("{0} links, each direction by itself, are more than {max}: take fewer NICs, switches or planes", max = super::LINKS_MAX)]
+    Links(u64),
     /// No such rate.
     #[error("a rate of {0} bits per second is not within 1 to {RATE_MAX}")]
     Rate(u64),

@@ -15,6 +15,8 @@ pub const NICS_MAX: u32 = 65_536;
 pub const PLANES_MAX: u8 = 8;
 /// Most switches of one tier of one plane: they have uSIDs of 12 bits below the tier.
 pub const SWITCHES_MAX: u32 = 4_096;
+/// Most links, each direction by itself: about 2 GiB.
+pub const LINKS_MAX: u64 = 1 << 23;
 
 /// An end of a link. As text `nic3.1` (NIC 3, port 1) or `p0.t1.2` (plane 0, tier 1, switch 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,6 +166,12 @@ impl Shape {
         let most = [product(&[pods, leaves]), product(&[pods, t1]), product(&[t1, t2])].into_iter().max().unwrap_or(0);
         if most > SWITCHES_MAX.into() {
             return Err(PlanError::Switches(most));
+        }
+        // Each direction: NIC to T0, T0 to T1, T1 to T2.
+        let up = [nics, product(&[pods, leaves, t1]), product(&[pods, t1, t2])];
+        let links = up.iter().fold(0u64, |sum, &n| sum.saturating_add(n)).saturating_mul(2 * u64::from(planes));
+        if links > LINKS_MAX {
+            return Err(PlanError::Links(links));
         }
         Ok(shape)
     }

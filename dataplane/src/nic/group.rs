@@ -3,7 +3,7 @@
 use super::Nic;
 use super::qp::CcProfileRef;
 use crate::Ns;
-use crate::congestion::{NsccSnapshot, Window};
+use crate::congestion::{Congestion as _, NsccSnapshot, Window};
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
@@ -49,6 +49,18 @@ impl Group {
     /// Has one of its QPs something to send, as far as the window is not asked?
     pub(super) fn has_work(&self) -> bool {
         !self.resend.is_empty() || !self.fresh.is_empty()
+    }
+
+    fn report(&self) -> GroupReport {
+        let algorithm = self.window.algorithm();
+        GroupReport {
+            profile: if let GroupKey::Shared(profile) = self.key { profile } else { None },
+            window: algorithm.window(),
+            inflight: self.window.inflight(),
+            state: self.state,
+            qps: self.qps,
+            nscc: algorithm.snapshot(),
+        }
     }
 
     /// It takes part in the round no more, until something changes.
@@ -137,20 +149,14 @@ impl Nic {
 
     /// The groups towards `remote`: windows, bytes in flight, states.
     pub fn groups(&self, remote: IpAddr) -> impl Iterator<Item = GroupReport> + '_ {
-        use crate::congestion::Congestion as _;
         let destination = self.destination_of.get(&remote).map(|&at| &self.destinations[at]);
-        destination.into_iter().flat_map(|destination| &destination.groups).map(|&at| {
-            let group = &self.groups[at];
-            let algorithm = group.window.algorithm();
-            GroupReport {
-                profile: if let GroupKey::Shared(profile) = group.key { profile } else { None },
-                window: algorithm.window(),
-                inflight: group.window.inflight(),
-                state: group.state,
-                qps: group.qps,
-                nscc: algorithm.snapshot(),
-            }
-        })
+        destination.into_iter().flat_map(|destination| &destination.groups).map(|&at| self.groups[at].report())
+    }
+
+    /// The group of a QP.
+    #[must_use]
+    pub fn group_of(&self, qpn: super::Qpn) -> Option<GroupReport> {
+        self.qp(qpn).map(|qp| self.groups[qp.group].report())
     }
 
     /// Bytes in flight towards `remote`.
