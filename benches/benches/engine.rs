@@ -2,6 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dataplane::Ns;
+use dataplane::congestion::profile::CcConfig;
 use dataplane::nic::NicParams;
 use dataplane::transport::Wheel;
 use mrcnic_tests::{Channel, Pair};
@@ -12,7 +13,10 @@ const BATCH: u64 = 64;
 fn writes(c: &mut Criterion) {
     for len in [64usize, 4096, 65_536] {
         let channel = Channel { delay_ns: 1, ..Channel::default() };
-        let mut pair = Pair::new(NicParams::default(), 1 << 20, channel, 1);
+        // The channel's round trip of 2 ns would leave NSCC a window of one packet.
+        let congestion = CcConfig::Fixed { bytes: 450_000 };
+        let params = NicParams { congestion, ..NicParams::default() };
+        let mut pair = Pair::new(params, 1 << 20, channel, 1);
         let qp = pair.connect(0);
         let mut group = c.benchmark_group(format!("engine/{len}B"));
         group.throughput(Throughput::Elements(BATCH));
