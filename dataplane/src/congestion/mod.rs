@@ -14,10 +14,6 @@ pub use unlimited::Unlimited;
 
 use crate::Ns;
 
-/// The window of a new destination in bytes: 1.5 bandwidth-delay products at 400 Gbps and 6 us (Scala MRC NIC documentation,
-/// ScalaMrcNscc, `ConfigBaseRTT`).
-pub const DEFAULT_WINDOW: u64 = 450_000;
-
 /// What a SACK tells an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SackSignal {

@@ -142,8 +142,7 @@ impl Nic {
         ev: Option<u32>,
         content: impl FnOnce(Ev) -> Content,
     ) -> Option<u16> {
-        let qp = self.qps_to(remote).next()?;
-        let (mut template, links, from) = (qp.template, qp.links.clone(), ReplyFrom::qp(qp));
+        let from = ReplyFrom::qp(self.qps_to(remote).next()?);
         if self.endpoints.frames.len() >= ENDPOINT_QUEUE_MAX {
             return None;
         }
@@ -153,7 +152,9 @@ impl Nic {
             None => self.any_way(&from, none_full),
         };
         let way = way.ok()?;
-        if let Some(link) = links.as_ref().and_then(|links| links.get(usize::from(way.port.0))) {
+        let qp = self.qps_to(remote).next()?;
+        let mut template = qp.template;
+        if let Some(link) = qp.link(way.port) {
             template.set_link(*link);
         }
         let content = content(Ev { segment: way.segment, ..Ev::new(way.ev, way.port.0 + 1) });

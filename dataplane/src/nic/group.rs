@@ -1,7 +1,7 @@
 //! Groups of QPs: one window and one turn for all of them (Scala MRC NIC documentation, `QPGroupsEnabled`).
 
-use super::Nic;
 use super::qp::CcProfileRef;
+use super::{Nic, place};
 use crate::Ns;
 use crate::congestion::{Congestion as _, NsccSnapshot, Window};
 use core::net::IpAddr;
@@ -101,16 +101,7 @@ impl Nic {
         let window = Window::new(config.algorithm(self.params.data_rate, full, self.params.trimming, now));
         let (resend, fresh, state) = (VecDeque::new(), VecDeque::new(), GroupState::Idle);
         let group = Group { destination, key, window, resend, fresh, state, qps: 0 };
-        let at = match self.free_groups.pop() {
-            Some(at) => {
-                self.groups[at] = group;
-                at
-            }
-            None => {
-                self.groups.push(group);
-                self.groups.len() - 1
-            }
-        };
+        let at = place(&mut self.groups, &mut self.free_groups, group);
         self.destinations[destination].groups.push(at);
         at
     }

@@ -3,6 +3,7 @@
 //! Placement itself is immediate; what is modelled is how much of it the host has taken. From the fill follow the penalty that a SACK
 //! carries back (`rcv_cwnd_pen`), and a NACK for want of a buffer.
 
+use super::limits::{PS, RATE_MAX, takes_ps};
 use crate::Ns;
 
 /// A receive buffer and the host that drains it.
@@ -51,13 +52,10 @@ impl Default for HostBufferParams {
     }
 }
 
-/// Picoseconds in a second.
-const PS: u64 = 1_000_000_000_000;
-
 impl HostBufferParams {
     /// What is wrong with the parameters, if anything.
     pub(super) fn fault(&self) -> Option<&'static str> {
-        if self.capacity == 0 || self.drain_rate == 0 || self.drain_rate > 8 * PS {
+        if self.capacity == 0 || self.drain_rate == 0 || self.drain_rate > RATE_MAX {
             return Some("capacity and drain rate are more than 0, and the rate is at most 8 Tbit/s");
         }
         let ordered = self.low_percent < self.high_percent && self.high_percent <= 100;
@@ -83,7 +81,7 @@ impl HostBuffer {
 
     fn fill(&self, now: Ns) -> u64 {
         let ahead = self.empty_at_ps.saturating_sub(u128::from(now.0) * 1_000);
-        (ahead * u128::from(self.params.drain_rate) / (8 * u128::from(PS))) as u64
+        (ahead * u128::from(self.params.drain_rate) / (8 * PS)) as u64
     }
 
     /// Takes the frame of a data packet on its arrival, where the buffer is the port's; false when there is no room.
@@ -118,7 +116,7 @@ impl HostBuffer {
 
     /// The link to the host is busy with `len` bytes more.
     pub(super) fn delay(&mut self, now: Ns, len: u64) {
-        let takes = u128::from(len) * 8 * u128::from(PS) / u128::from(self.params.drain_rate);
+        let takes = takes_ps(len, self.params.drain_rate);
         self.empty_at_ps = self.empty_at_ps.max(u128::from(now.0) * 1_000) + takes;
     }
 

@@ -6,7 +6,7 @@ use super::rotations::FullPorts;
 use crate::Ns;
 
 /// Picoseconds in a second: at 400 Gbps a byte takes 20.
-const PS: u128 = 1_000_000_000_000;
+pub(super) const PS: u128 = 1_000_000_000_000;
 /// Fastest rate in bits a second: below a picosecond a byte nothing is told apart.
 pub const RATE_MAX: u64 = 8_000_000_000_000;
 /// The data class has 90 % of a buffer, the control class 10 %.
@@ -65,6 +65,12 @@ const fn pools(total: u64) -> (u64, u64) {
     (data, total - data)
 }
 
+/// How long `bytes` take at `rate` bits a second, in ps.
+#[inline]
+pub(super) const fn takes_ps(bytes: u64, rate: u64) -> u128 {
+    bytes as u128 * 8 * PS / rate as u128
+}
+
 /// Something that takes bytes at a rate: when it is free again.
 #[derive(Clone, Copy, Debug)]
 struct Meter {
@@ -86,11 +92,10 @@ impl Meter {
 
     #[inline]
     fn take(&mut self, now: Ns, bytes: u64) {
-        let cost = u128::from(bytes) * 8 * PS / u128::from(self.rate);
         let now_ps = u128::from(now.0) * 1_000;
         // Less than a nanosecond late is in time: the clock has no finer steps.
         let begin = if self.free_at_ps + 1_000 > now_ps { self.free_at_ps } else { now_ps };
-        self.free_at_ps = begin + cost;
+        self.free_at_ps = begin + takes_ps(bytes, self.rate);
     }
 
     /// The first nanosecond at which it is free.

@@ -80,6 +80,16 @@ const TIMER_PACKETS: u32 = 0;
 const TIMER_COMPLETION: u32 = 1;
 const TIMER_SACK: u32 = 2;
 
+/// Puts an item where one has gone, or at the end; where.
+fn place<T>(items: &mut Vec<T>, free: &mut Vec<usize>, item: T) -> usize {
+    if let Some(at) = free.pop() {
+        items[at] = item;
+        return at;
+    }
+    items.push(item);
+    items.len() - 1
+}
+
 /// The worker, of `workers`, that owns the QPs with the remote address `remote`.
 #[must_use]
 pub fn owner(remote: IpAddr, workers: usize) -> usize {

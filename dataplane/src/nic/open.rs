@@ -5,7 +5,7 @@ use super::qp::LastArrival;
 use super::qp::{Paths, QpPath};
 use super::{
     Advertised, Alias, CompletionEntry, Nic, OpenError, Outcome, Placement, Qp, QpSpec, QpState, QpStats, Qpn, Stats,
-    TIMERS_PER_QP,
+    TIMERS_PER_QP, place,
 };
 use crate::Ns;
 use crate::transport::{Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
@@ -191,16 +191,7 @@ impl Nic {
             return at;
         }
         let destination = Destination::new(address);
-        let at = match self.free_destinations.pop() {
-            Some(at) => {
-                self.destinations[at] = destination;
-                at
-            }
-            None => {
-                self.destinations.push(destination);
-                self.destinations.len() - 1
-            }
-        };
+        let at = place(&mut self.destinations, &mut self.free_destinations, destination);
         self.destination_of.insert(address, at);
         at
     }

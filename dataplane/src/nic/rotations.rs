@@ -1,11 +1,11 @@
 //! Where each frame leaves: its entropy value, its port, and its path in an outer header.
 
 use super::qp::QpPath;
-use super::{Nic, PortId, Qp};
+use super::{Nic, PortId, Qp, place};
 use crate::Ns;
 use crate::path::profile::{Ev, EvPool, PortSet};
 use crate::path::{EvSet, NoPath, Pick, PortMask, Spraying};
-use crate::wire::{Marks, OuterMarks, write_link};
+use crate::wire::{LinkAddresses, Marks, OuterMarks, write_link};
 use core::net::{IpAddr, Ipv6Addr};
 
 /// A spraying state: that of the QPs to one destination that use one profile, or none.
@@ -71,10 +71,16 @@ impl Way {
 }
 
 impl Qp {
+    /// The Ethernet addresses on a port, where they are not the template's.
+    #[inline]
+    pub(super) fn link(&self, port: PortId) -> Option<&LinkAddresses> {
+        self.links.as_ref()?.get(usize::from(port.0))
+    }
+
     /// Puts the addresses of the frame's way into it, once its headers are written.
     #[inline]
     pub(super) fn address(&self, frame: &mut [u8], way: &Way, marks: Marks) {
-        if let Some(link) = self.links.as_ref().and_then(|links| links.get(usize::from(way.port.0))) {
+        if let Some(link) = self.link(way.port) {
             write_link(frame, link);
         }
         if let Some(segment) = way.segment.filter(|_| self.encapsulated) {
@@ -194,16 +200,7 @@ impl Nic {
         }
         spraying.set_ports_out(self.ports_out | self.destinations[destination].peer_ports_out);
         let rotation = Rotation { destination, profile, spraying, qps: 0 };
-        let at = match self.free_rotations.pop() {
-            Some(at) => {
-                self.rotations[at] = rotation;
-                at
-            }
-            None => {
-                self.rotations.push(rotation);
-                self.rotations.len() - 1
-            }
-        };
+        let at = place(&mut self.rotations, &mut self.free_rotations, rotation);
         self.destinations[destination].rotations.push(at);
         at
     }
