@@ -8,5 +8,6 @@ pub mod error;
 mod field;
 pub mod records;
 pub mod replay;
+pub mod report;
 pub mod sim;
 mod text;

@@ -10,6 +10,7 @@ mod log;
 mod man;
 mod output;
 mod replay;
+mod report;
 mod signal;
 mod sim;
 
@@ -50,6 +51,7 @@ enum Command {
     Man(man::Args),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
+    Report(report::Args),
     Sim(sim::Args),
 }
 
@@ -75,6 +77,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Ev(args) => ev::run(&args),
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Replay(args) => replay::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Sim(args) => sim::run(&args),
     };
     match done {
