@@ -23,8 +23,12 @@ pub(super) const PALETTE: [(RGBColor, RGBColor, bool); 8] = [
 ];
 
 const WIDTH: u32 = 1_000;
-const HEIGHT: u32 = 290;
-const TEXT: (&str, u32) = ("sans-serif", 14);
+const HEIGHT: u32 = 300;
+const TEXT: (&str, u32) = ("sans-serif", 17);
+/// Half the width of a bar, of one from each to the next.
+const BAR: f64 = 0.42;
+/// Characters of a bar's name on the axis; its tooltip has all.
+const BAR_NAME: usize = 14;
 /// Strips with a tooltip at most.
 const STRIPS_MAX: usize = 160;
 
@@ -129,13 +133,16 @@ fn picture(fill: impl FnOnce(&Area<'_>) -> Drawn<Markup>) -> Drawn<String> {
 
 fn chart<'a, 'b>(area: &'a Area<'b>, axes: &Axes<'_>) -> Drawn<Chart<'a, 'b>> {
     let (low, high) = axes.y;
+    let digits = digits(high - low);
+    // The widest label, and beside it the axis' name.
+    let widest = number(high, 0).len() + if digits > 0 && high - low < 30.0 { digits + 1 } else { 0 };
+    let room = 40 + 9 * widest as u32;
     let mut chart = ChartBuilder::on(area)
         .margin(8)
         .margin_right(28)
-        .x_label_area_size(44)
-        .y_label_area_size(84)
+        .x_label_area_size(50)
+        .y_label_area_size(room)
         .build_cartesian_2d(axes.x.0..axes.x.1, low..high)?;
-    let digits = digits(high - low);
     chart
         .configure_mesh()
         .x_desc(&axes.x_name)
@@ -212,10 +219,11 @@ fn over_time(lines: &[Line], unit: Unit, span: Span) -> Drawn<String> {
 }
 
 fn points(lines: &[Line], y_name: &str, span: Span) -> Drawn<String> {
-    let (origin, factor, end, x_unit) = time_axis(span);
+    let (origin, ..) = time_axis(span);
     let all = || lines.iter().flat_map(|line| line.pieces.iter().flatten());
-    let from = all().map(|(x, _)| (x - origin) * factor).fold(f64::INFINITY, f64::min).min(end);
-    let to = all().map(|(x, _)| (x - origin) * factor).fold(from, f64::max);
+    let (first, last) = all().fold((f64::INFINITY, 0.0), |(first, last), (x, _)| (x.min(first), x.max(last)));
+    let (factor, x_unit) = scale(Unit::Microseconds, last - origin);
+    let (from, to) = ((first - origin) * factor, (last - origin) * factor);
     let lowest = all().map(|(_, y)| *y).fold(f64::INFINITY, f64::min);
     let top = all().map(|(_, y)| *y).fold(lowest, f64::max);
     let x_digits = digits(to - from);
@@ -250,7 +258,7 @@ fn bars(bars: &[(String, f64)], x_name: &str, y_name: &str) -> Drawn<String> {
         let at = x.round();
         let is_bar = (x - at).abs() < 1e-6 && at >= 0.0;
         let bar = if is_bar { bars.get(at as usize) } else { None };
-        bar.map(|(name, _)| name.clone()).unwrap_or_default()
+        bar.map(|(name, _)| name.chars().take(BAR_NAME).collect()).unwrap_or_default()
     };
     picture(|area| {
         let axes = Axes {
@@ -262,11 +270,10 @@ fn bars(bars: &[(String, f64)], x_name: &str, y_name: &str) -> Drawn<String> {
             x_labels: bars.len().min(10),
         };
         let mut chart = chart(area, &axes)?;
-        let half = if bars.len() > 64 { 0.5 } else { 0.4 };
         let mut tips = Tips::default();
         for (at, (name, value)) in bars.iter().enumerate() {
             let x = at as f64;
-            chart.draw_series([Rectangle::new([(x - half, 0.0), (x + half, *value)], colour(0).filled())])?;
+            chart.draw_series([Rectangle::new([(x - BAR, 0.0), (x + BAR, *value)], colour(0).filled())])?;
             tips.add(x, name, "", y_name, &number(*value, 2));
         }
         Ok(tips.strips(&chart, axes.y.1))

@@ -6,7 +6,7 @@ use super::summary::Span;
 use super::timeline::Thinned;
 use crate::error::Error;
 use crate::text::grouped;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Entropy values that are told apart.
 const EVS_MAX: usize = 65_536;
@@ -18,6 +18,8 @@ const USES_MAX: usize = 6;
 const QPS_MAX: usize = 16;
 /// Points of one kind in the plot of PSNs.
 const POINTS_MAX: usize = 1_200;
+/// Packets before the first one that was trimmed or sent again, and packets after it, that are looked at closely.
+const CLOSE: usize = 300;
 /// Half of all PSNs: they have 24 bits.
 const PSN_HALF: i64 = 1 << 23;
 
@@ -35,6 +37,28 @@ struct Psns {
     last: i64,
     rows: u64,
     kinds: [Thinned; KINDS.len()],
+    close: CloseUp,
+}
+
+/// Packets around the first one that was trimmed or sent again: kind, time and PSN.
+#[derive(Debug, Default)]
+struct CloseUp {
+    packets: VecDeque<(usize, (f64, f64))>,
+    /// Once it came: how many are still to come.
+    more: Option<usize>,
+}
+
+impl CloseUp {
+    fn push(&mut self, kind: usize, point: (f64, f64)) {
+        match &mut self.more {
+            Some(0) => return,
+            Some(more) => *more -= 1,
+            None if kind == AGAIN || kind == TRIMMED => self.more = Some(CLOSE),
+            None if self.packets.len() == CLOSE => drop(self.packets.pop_front()),
+            None => {}
+        }
+        self.packets.push_back((kind, point));
+    }
 }
 
 /// What the file says.
@@ -131,7 +155,8 @@ impl Monitor {
             return;
         }
         let kinds = || [(); KINDS.len()].map(|()| Thinned::new(POINTS_MAX));
-        let psns = self.psns.entry(key).or_insert_with(|| Psns { last: psn, rows: 0, kinds: kinds() });
+        let new = || Psns { last: psn, rows: 0, kinds: kinds(), close: CloseUp::default() };
+        let psns = self.psns.entry(key).or_insert_with(new);
         // The nearest number of these 24 bits to the last one.
         let ahead = (psn - psns.last + PSN_HALF).rem_euclid(2 * PSN_HALF) - PSN_HALF;
         let long = psns.last + ahead;
@@ -140,6 +165,7 @@ impl Monitor {
         }
         psns.rows += 1;
         psns.kinds[kind].push((at, long as f64));
+        psns.close.push(kind, (at, long as f64));
     }
 
     /// The panels of the file.
@@ -153,7 +179,9 @@ impl Monitor {
             true => Body::Nothing("mrc-monitor has no rows.".into()),
             false => Body::Table { header: vec!["packets", "count"], rows },
         };
-        let panels = vec![self.ev_panel(), self.psn_panel(), Panel::new("Packets that the monitor saw", packets)];
+        let mut panels = vec![self.ev_panel(), self.psn_panel()];
+        panels.extend(self.close_panel());
+        panels.push(Panel::new("Packets that the monitor saw", packets));
         Section { title: "Packets", panels }
     }
 
@@ -211,14 +239,31 @@ impl Monitor {
         format!("{} distinct {values}: {}{more}.", grouped(distinct as u64), listed.join(", "))
     }
 
+    /// The sending queue pair with the most rows.
+    fn most(&self) -> Option<(&(String, String), &Psns)> {
+        self.psns.iter().max_by_key(|(_, psns)| psns.rows)
+    }
+
+    /// A closer look, if something was trimmed or sent again.
+    fn close_panel(&self) -> Option<Panel> {
+        let (_, psns) = self.most()?;
+        psns.close.more?;
+        let lines = KINDS.iter().enumerate().map(|(kind, name)| {
+            let packets = psns.close.packets.iter().filter(|(of, _)| *of == kind);
+            Line { name: (*name).to_owned(), pieces: vec![packets.map(|(_, point)| *point).collect()] }
+        });
+        let title = "PSNs around the first packet that was trimmed or sent again";
+        Some(Panel::new(title, Body::Plot(Plot::Points { y: "PSN", lines: lines.collect() })))
+    }
+
     fn psn_panel(&self) -> Panel {
         let title = "PSNs of data packets over time";
-        let most = self.psns.iter().max_by_key(|(_, psns)| psns.rows);
-        let Some(((address, qp), psns)) = most else {
+        let Some(((address, qp), psns)) = self.most() else {
             let why = if self.has_psn { "mrc-monitor has no data packet." } else { "mrc-monitor has no column psn." };
             return Panel::new(title, Body::Nothing(why.into()));
         };
-        let lines = KINDS.iter().zip(&psns.kinds).filter(|(_, kind)| kind.seen() > 0).map(|(name, kind)| Line {
+        // One of each kind, so that a kind has the same mark in every plot.
+        let lines = KINDS.iter().zip(&psns.kinds).map(|(name, kind)| Line {
             name: format!("{name} ({})", grouped(kind.seen())),
             pieces: vec![kind.points().to_vec()],
         });

@@ -179,7 +179,9 @@ impl Flows {
             });
             lines.collect::<Vec<_>>()
         };
-        let (windows, times) = (over(0, OF_WINDOWS), over(OF_WINDOWS, OVER_FLOWS.len()));
+        // Of one flow they are all the same.
+        let of_windows = if self.flows > 1 { OF_WINDOWS } else { OF_WINDOWS - 2 };
+        let (windows, times) = (over(0, of_windows), over(OF_WINDOWS, OVER_FLOWS.len()));
         panels.push(Panel::lines(
             "Congestion windows of flows, and bytes in flight",
             Unit::Bytes,

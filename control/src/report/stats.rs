@@ -1,8 +1,8 @@
 //! `mrc-transport-stats`: a row a NIC and interval, whose totals count from the NIC's start.
 
-use super::panel::{LINES_MAX, Line, Panel, Section, Unit, number};
+use super::panel::{LINES_MAX, Line, Panel, Section, Unit};
 use super::source::{Column, Rows};
-use super::summary::Span;
+use super::summary::{Span, duration};
 use super::timeline::Timeline;
 use crate::error::Error;
 use crate::text::grouped;
@@ -358,7 +358,7 @@ impl Stats {
         let panel = Panel::lines(spec.title, spec.unit, lines.collect(), self.nothing(&columns));
         let counts = spec.lines.iter().any(|line| matches!(line.how, How::Count(_)));
         if counts && !panel.is_empty() {
-            return panel.note(format!("Each point counts {} us.", number(self.timeline.width_us(), 3)));
+            return panel.note(format!("Each point counts what happened in {}.", duration(self.timeline.width_us())));
         }
         panel
     }

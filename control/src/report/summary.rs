@@ -118,7 +118,7 @@ fn again(digest: &Digest) -> Option<String> {
 }
 
 /// A time in the unit that suits it.
-fn duration(us: f64) -> String {
+pub(super) fn duration(us: f64) -> String {
     match us {
         us if us >= 1e6 => format!("{} s", number(us / 1e6, 6)),
         us if us >= 1e3 => format!("{} ms", number(us / 1e3, 6)),
