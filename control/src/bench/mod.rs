@@ -16,6 +16,7 @@ pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::controller::ProfileSpec;
 use crate::error::Error;
+use crate::records::{RecordCounts, RecordSpec, Recording};
 use app::{Command, Mailbox, Measured};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
@@ -133,6 +134,8 @@ pub struct Options {
     pub mss: Option<u32>,
     /// Where operators may ask (`mrcnic ctl`).
     pub ctl: Option<PathBuf>,
+    /// What is recorded; NIC A is node 0, NIC B node 1.
+    pub records: RecordSpec,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
 }
@@ -233,14 +236,16 @@ fn finish(
     options: &Options,
     memcpy_gbps: f64,
     results: Vec<SizeResult>,
-    notes: Vec<String>,
+    mut notes: Vec<String>,
 ) -> Result<Report, Error> {
-    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, .. } = running;
+    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, recording, .. } = running;
     for mailbox in &mailboxes {
         let _ = mailbox.commands.push(Command::Quit);
     }
     workers.stop();
     let lanes = workers.join()?;
+    let records = recording.map(Recording::finish).transpose()?;
+    notes.extend(records.as_ref().and_then(RecordCounts::complaint));
     let control = control.join().ok_or_else(|| Error::Failure("the control thread died".into()))?;
     let injected =
         |of: fn(&LaneStats) -> &Counter| lanes.iter().flatten().map(|lane| of(&lane.stats()).get()).sum::<u64>();
@@ -280,6 +285,7 @@ fn finish(
             let paths = options.fabric.as_ref().map_or(&[][..], |fabric| &fabric.paths);
             FabricPart::of(&end, &stats, paths)
         }),
+        records,
         notes,
     })
 }

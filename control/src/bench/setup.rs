@@ -5,6 +5,8 @@ use super::fabric::{Between, far_config, own_core};
 use super::side::{Side, connect, full_frame};
 use super::{Error, FabricOptions, Link, Options};
 use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link, link};
+use crate::records::{Node, Recording, WorkerRecords, epoch};
+use dataplane::Ns;
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
     Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions,
@@ -43,6 +45,7 @@ pub(super) struct Running {
     pub(super) worker_count: usize,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) fabric: Option<Between>,
+    pub(super) recording: Option<Recording>,
 }
 
 /// Ports, and what is behind them.
@@ -197,6 +200,14 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut a = Side::new(0, &ports[0], options, pairs, params)?;
     let has_b = !ports[1].is_empty();
     let mut b = has_b.then(|| Side::new(1, &ports[1], options, pairs, params)).transpose()?;
+    let clock = Clock::new(&eal);
+    let names = if has_b { &["a", "b"][..] } else { &["a"] };
+    let (recording, records) = record(options, names, pairs, max_frame, clock.now())?;
+    let engines = a.nics.iter_mut().chain(b.iter_mut().flat_map(|b| &mut b.nics));
+    let mut records: Vec<WorkerRecords> = records.into_iter().flatten().collect();
+    // Before the first QP: its opening is an event.
+    engines.zip(&mut records).for_each(|(nic, records)| records.attach(nic));
+    let mut records = records.into_iter();
     for k in 0..pairs {
         let mailbox = Mailbox::new();
         let (requester, responder) = connect(options, k, &mut a, b.as_mut(), &mut rng, &mailbox)?;
@@ -207,10 +218,9 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let stats_of = |side: &Side| side.nics.iter().map(|nic| Arc::clone(nic.stats())).collect::<Vec<_>>();
     let stats = [stats_of(&a), b.as_ref().map(stats_of).unwrap_or_default()];
     let (b_controller, b_nics) = b.map(|b| (b.controller, b.nics)).unzip();
-    let clock = Clock::new(&eal);
     let mut control = ControlThread::start(move || clock.now())?;
-    let (requesters, a_links) = seats(requesters, &control);
-    let (responders, b_links) = seats(responders, &control);
+    let (requesters, a_links) = seats(requesters, &control, &mut records);
+    let (responders, b_links) = seats(responders, &control, &mut records);
     let mut controlled = vec![controlled("a", a.controller, a_links, &ports[0], options)];
     controlled.extend(b_controller.map(|controller| self::controlled("b", controller, b_links, &ports[1], options)));
     let (fabric_lane, fabric) = match &options.fabric {
@@ -248,7 +258,36 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
     let workers = Workers::spawn(&eal, clock, workers, behaviour, Arc::clone(&stop))?;
-    Ok(Running { workers, control, _server: server, mailboxes, stats, ports, mss, worker_count, stop, fabric })
+    Ok(Running {
+        workers,
+        control,
+        _server: server,
+        mailboxes,
+        stats,
+        ports,
+        mss,
+        worker_count,
+        stop,
+        fabric,
+        recording,
+    })
+}
+
+/// Starts what is recorded of NICs with so many workers each, if anything is.
+fn record(
+    options: &Options,
+    names: &[&str],
+    workers: usize,
+    max_frame: usize,
+    now: Ns,
+) -> Result<(Option<Recording>, Vec<Vec<WorkerRecords>>), Error> {
+    if !options.records.wants_anything() {
+        return Ok((None, Vec::new()));
+    }
+    let node = |(id, name): (u32, &&str)| (Node { id, name: (*name).into() }, workers);
+    let nodes = (0..).zip(names).map(node).collect();
+    let (recording, ends) = Recording::start(&options.records, nodes, max_frame, epoch(now))?;
+    Ok((Some(recording), ends))
 }
 
 /// Gives a fabric a worker of its own, or to the last one. A thread of its own on a core that is not would wait there for whole slices of
@@ -290,11 +329,15 @@ fn controlled(
     ControlledNic { name: name.into(), controller, workers, links }
 }
 
-/// Links each role of a NIC to the control thread.
-fn seats(roles: Vec<Bench>, control: &ControlThread) -> (Vec<Seat>, Vec<ControlEnd>) {
+/// Links each role of a NIC to the control thread, and gives it what it carries for the records.
+fn seats(
+    roles: Vec<Bench>,
+    control: &ControlThread,
+    records: &mut impl Iterator<Item = WorkerRecords>,
+) -> (Vec<Seat>, Vec<ControlEnd>) {
     let linked = roles.into_iter().map(|role| {
         let (worker, end) = link(control.waker());
-        (Seat { role, link: worker }, end)
+        (Seat { role, link: worker, records: records.next() }, end)
     });
     linked.unzip()
 }

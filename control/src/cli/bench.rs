@@ -3,6 +3,7 @@
 use super::config::load;
 use super::ctl::read_profile;
 use super::output::standard_output;
+use super::records::RecordArgs;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::config::{Loaded, Setup, SprayingType};
 use crate::controller::{PROBE_PERIOD, ProfileSpec};
@@ -113,6 +114,8 @@ pub(super) struct Args {
     /// Payload of a packet in bytes [default: 4096, or what the ports carry, or as --config has it]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
+    #[command(flatten)]
+    records: RecordArgs,
     /// Turns without work after which a worker yields its core; 0 never
     #[arg(long, value_name = "N", default_value_t = 64)]
     idle_polls: u32,
@@ -228,6 +231,7 @@ impl Args {
             link_rate: self.link_rate,
             mss: self.mss.or(own_mss),
             ctl: self.ctl.clone(),
+            records: self.records.spec(setup.map(|setup| setup.records)),
             idle_polls: self.idle_polls,
         })
     }

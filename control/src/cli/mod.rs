@@ -6,6 +6,7 @@ mod ctl;
 mod decode;
 mod ev;
 mod output;
+mod records;
 mod replay;
 mod sim;
 

@@ -1,6 +1,6 @@
 //! Requests of operators, as the control thread answers them.
 
-use super::journal::{Journal, port_numbers, state_name};
+use super::journal::{Journal, port_numbers};
 use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
@@ -312,7 +312,7 @@ fn list_json(list: &EvList) -> Value {
         let mut entry = json!({
             "ev": report.ev.value,
             "port": report.ev.port,
-            "state": state_name(report.state),
+            "state": report.state.name(),
             "port_out": report.port_out,
             "sent": report.sent,
         });
