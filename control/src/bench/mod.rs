@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::records::{RecordCounts, RecordSpec, Recording};
 use app::{Command, Mailbox, Measured};
 use dataplane::congestion::profile::CcConfig;
-use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
+use dataplane::dpdk::{Counter, Eal, Impairments, Lane, LaneStats, Port, PortSpec};
 use dataplane::fabric::Plan;
 use dataplane::nic::NicParams;
 use fabric::Between;
@@ -238,12 +238,19 @@ fn finish(
     results: Vec<SizeResult>,
     mut notes: Vec<String>,
 ) -> Result<Report, Error> {
-    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, recording, .. } = running;
+    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, recording, clock, .. } =
+        running;
     for mailbox in &mailboxes {
         let _ = mailbox.commands.push(Command::Quit);
     }
     workers.stop();
-    let lanes = workers.join()?;
+    let mut lanes = workers.join()?;
+    let now = clock.now();
+    for Lane { engine, app, .. } in lanes.iter_mut().flatten() {
+        if let Some(records) = &mut app.records {
+            records.end(now, engine);
+        }
+    }
     let records = recording.map(Recording::finish).transpose()?;
     notes.extend(records.as_ref().and_then(RecordCounts::complaint));
     let control = control.join().ok_or_else(|| Error::Failure("the control thread died".into()))?;

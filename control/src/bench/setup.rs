@@ -46,6 +46,7 @@ pub(super) struct Running {
     pub(super) stop: Arc<AtomicBool>,
     pub(super) fabric: Option<Between>,
     pub(super) recording: Option<Recording>,
+    pub(super) clock: Clock,
 }
 
 /// Ports, and what is behind them.
@@ -270,6 +271,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         stop,
         fabric,
         recording,
+        clock,
     })
 }
 

@@ -110,6 +110,13 @@ impl WorkerRecords {
         }
     }
 
+    /// The worker ends: what is left of the last interval has a row, too.
+    pub fn end(&mut self, now: Ns, nic: &mut Nic) {
+        if self.every.is_some() && self.rings.samples.push(nic.sample(now)).is_err() {
+            self.rings.lost_samples.fetch_add(1, Relaxed);
+        }
+    }
+
     #[cold]
     fn sample(&mut self, now: Ns, nic: &mut Nic) {
         let Some(every) = self.every else { return };

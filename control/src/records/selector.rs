@@ -175,7 +175,6 @@ mod tests {
     const B: QpEnds = ends(1, 0x1_0002, 3, 0x1_0003);
 
     const fn ends(local: u8, qpn: u32, remote: u8, peer_qpn: u32) -> QpEnds {
-        let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
         QpEnds { local: ip_of(local), qpn, remote: ip_of(remote), peer_qpn }
     }
 

@@ -211,8 +211,12 @@ impl World {
     /// # Errors
     /// [`Error::Failure`], when something could not be written.
     pub fn finish_records(&mut self) -> Result<Option<RecordCounts>, Error> {
-        let Some(Records { recorder, .. }) = self.records.take() else { return Ok(None) };
+        let Some(Records { recorder, every, next }) = self.records.take() else { return Ok(None) };
         self.members.iter_mut().for_each(|member| member.nic.set_tap(None));
+        // What is left of the last interval has a row, too.
+        if every.is_some_and(|every| self.now + every > next) {
+            self.sample_into(&recorder);
+        }
         recorder.lock().unwrap_or_else(PoisonError::into_inner).finish().map(Some)
     }
 
@@ -386,6 +390,11 @@ impl World {
             return;
         }
         *next = self.now + *every;
+        let recorder = Arc::clone(recorder);
+        self.sample_into(&recorder);
+    }
+
+    fn sample_into(&mut self, recorder: &Mutex<Recorder>) {
         let mut recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
         for (n, member) in self.members.iter_mut().enumerate() {
             recorder.sample(n, 0, member.nic.sample(self.now));
