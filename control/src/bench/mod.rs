@@ -168,10 +168,14 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn W
     let mut results = Vec::new();
     let mut notes = notes(options, &running);
     for (index, &size) in options.sizes.iter().enumerate() {
+        tracing::debug!(size, op = options.op.name(), "measuring a size");
         let measured =
             measure(&running, options, size, interrupted, &mut |share| watcher.progress(index, size, share))?;
         let result = SizeResult::of(options.op, size, &measured);
         let failed = result.fault.is_some();
+        if let Some(why) = &result.fault {
+            tracing::error!(size, why, "a size failed");
+        }
         results.push(result);
         if failed {
             break;
@@ -244,6 +248,7 @@ fn finish(
         let _ = mailbox.commands.push(Command::Quit);
     }
     workers.stop();
+    tracing::debug!("workers are told to stop");
     let mut lanes = workers.join()?;
     let now = clock.now();
     for Lane { engine, app, .. } in lanes.iter_mut().flatten() {

@@ -187,10 +187,15 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let queues = options.workers.unwrap_or(2).div_ceil(2).clamp(1, 64) as u16;
     let mut config = PortConfig { queues, ..PortConfig::default() };
     let eal = Eal::init(&eal_options(options, &config))?;
+    tracing::debug!(version = Eal::version(), cores = ?eal.cores(), "DPDK is up");
     let cores = cores(options, eal.cores())?;
     let pairs = (cores.len() / 2).max(1);
     config.queues = pairs as u16;
     let Opened { nics: mut ports, far } = open_ports(&eal, options, &config)?;
+    for (nic, port) in ["a", "b"].iter().zip(&ports).flat_map(|(nic, ports)| ports.iter().map(move |port| (nic, port)))
+    {
+        tracing::info!(nic, port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
+    }
     let max_frame = ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
     let mss = choose_mss(options, max_frame)?;
     let params = params(options, mss);
@@ -259,6 +264,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
     let workers = Workers::spawn(&eal, clock, workers, behaviour, Arc::clone(&stop))?;
+    tracing::info!(workers = worker_count, ?cores, "workers poll");
     Ok(Running {
         workers,
         control,

@@ -4,6 +4,7 @@ use super::config::load;
 use super::ctl::read_profile;
 use super::output::standard_output;
 use super::records::RecordArgs;
+use super::signal;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::config::{Loaded, Setup, SprayingType};
 use crate::controller::{PROBE_PERIOD, ProfileSpec};
@@ -20,8 +21,6 @@ use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX, TransportParams};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// `InitialAckTimeout` in us: as the NIC has it, and where a fabric in software shares cores with what it joins.
@@ -339,10 +338,7 @@ impl Watcher for Bars {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let options = args.options()?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .map_err(|e| Error::Failure(format!("can't watch for Ctrl-C: {e}")))?;
+    let interrupted = signal::interrupted()?;
     let mut bars = Bars::new(options.sizes.len(), args.json);
     let report = bench::run(&options, &interrupted, &mut bars)?;
     bars.bar.finish_and_clear();

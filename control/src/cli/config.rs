@@ -127,11 +127,11 @@ fn write_nested(file: &Path, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a file, or says all that is wrong with it.
 /// Reads a configuration, or says all that is wrong with it.
 pub(super) fn load(path: &Path, read: impl Fn(&str, &str) -> Result<Loaded, Vec<Finding>>) -> Result<Loaded, Error> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
+    tracing::debug!(file = name, bytes = text.len(), "a configuration is read");
     read(&text, &name).map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         Error::Usage(lines.join("\nerror: "))

@@ -1,29 +1,35 @@
 //! The command line of `mrcnic`: one file a subcommand.
 
 mod bench;
+mod completions;
 mod config;
 mod ctl;
 mod decode;
 mod ev;
+mod log;
+mod man;
 mod output;
 mod records;
 mod replay;
+mod signal;
 mod sim;
 
 use crate::error;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use tracing_subscriber::filter::LevelFilter;
 
 /// A software NIC that speaks MRC (Multipath Reliable Connection) on DPDK.
 #[derive(Debug, Parser)]
 #[command(name = "mrcnic", version, max_term_width = 100)]
 struct Cli {
-    /// How much to log to standard error
-    #[arg(long, global = true, value_enum, value_name = "LEVEL", default_value_t = Level::Warn)]
-    log: Level,
+    /// What to log to standard error: a level (off, error, warn, info, debug, trace), TARGET=LEVEL, or several with commas between them
+    #[arg(long, global = true, value_name = "FILTER", default_value = "warn")]
+    log: log::Filter,
+    /// How to log
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = log::Format::Text)]
+    log_format: log::Format,
     #[command(subcommand)]
     command: Command,
 }
@@ -31,6 +37,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(Box<bench::Args>),
+    /// Print a script that lets a shell complete the command line
+    Completions(completions::Args),
     /// Read, check and convert a NIC's configuration
     Config(config::Args),
     /// Ask a running NIC, over its UNIX socket
@@ -39,32 +47,11 @@ enum Command {
     Decode(decode::Args),
     /// Work with entropy values, by which packets are sprayed over paths
     Ev(ev::Args),
+    /// Print the manual page, or write those of all subcommands
+    Man(man::Args),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
     Sim(sim::Args),
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl From<Level> for LevelFilter {
-    fn from(level: Level) -> LevelFilter {
-        match level {
-            Level::Off => LevelFilter::OFF,
-            Level::Error => LevelFilter::ERROR,
-            Level::Warn => LevelFilter::WARN,
-            Level::Info => LevelFilter::INFO,
-            Level::Debug => LevelFilter::DEBUG,
-            Level::Trace => LevelFilter::TRACE,
-        }
-    }
 }
 
 /// Runs the command that `args` name, the first of which is the program's own name. Errors go to standard error.
@@ -79,15 +66,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(error::USAGE));
         }
     };
-    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::from(cli.log)).with_writer(std::io::stderr);
-    // A logger that is there already stays: only tests run a second command in one process.
-    let _ = log.try_init();
+    log::start(cli.log, cli.log_format);
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Config(args) => config::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Replay(args) => replay::run(&args),
         Command::Sim(args) => sim::run(&args),
     };
@@ -100,10 +87,52 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// What has no help text, of a command and all below it.
+    fn unexplained(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        if command.get_about().is_none_or(|about| about.to_string().is_empty()) {
+            found.push(path.clone());
+        }
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            if argument.get_help().is_none_or(|help| help.to_string().is_empty()) {
+                found.push(format!("{path} {}", argument.get_id()));
+            }
+        }
+        command.get_subcommands().for_each(|sub| unexplained(sub, &path, found));
+    }
+
+    #[test]
+    fn every_subcommand_and_every_option_has_a_help_text() {
+        let mut command = Cli::command();
+        command.build();
+        let mut found = Vec::new();
+        unexplained(&command, "", &mut found);
+        assert!(found.is_empty(), "without help: {found:#?}");
+    }
+
+    #[test]
+    fn every_subcommand_has_a_page_of_its_own_with_exit_codes() {
+        fn count(command: &clap::Command) -> usize {
+            1 + command.get_subcommands().map(count).sum::<usize>()
+        }
+        let pages = man::pages(Cli::command()).unwrap();
+        let mut command = Cli::command().disable_help_subcommand(true);
+        command.build();
+        assert_eq!(pages.len(), count(&command));
+        let names: std::collections::BTreeSet<&String> = pages.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), pages.len(), "no two are of one name");
+        assert!(names.contains(&"mrcnic-ctl-ev-deny.1".to_owned()), "{names:?}");
+        for (name, page) in &pages {
+            let page = String::from_utf8_lossy(page);
+            for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "\"EXIT STATUS\"", "ENVIRONMENT", "FILES"] {
+                assert!(page.contains(&format!(".SH {section}\n")), "{name} has no {section}");
+            }
+        }
     }
 }

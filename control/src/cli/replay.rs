@@ -1,13 +1,12 @@
 //! `mrcnic replay`: a capture through the NIC.
 
 use super::output::standard_output;
+use super::signal;
 use crate::error::Error;
 use crate::error::say;
 use crate::replay::{self, MORE_PORTS, Options, Rate, replay};
 use dataplane::transport::MPR_MAX;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Arguments of `mrcnic replay`.
 #[derive(Debug, clap::Args)]
@@ -55,10 +54,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         window: args.window,
         ports: args.ports.clone(),
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .map_err(|e| Error::Failure(format!("can't watch for Ctrl-C: {e}")))?;
+    let interrupted = signal::interrupted()?;
     let report = replay(&options, &interrupted)?;
     for warning in report.warnings() {
         say(&format!("warning: {warning}"));

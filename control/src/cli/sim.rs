@@ -44,6 +44,7 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let text = std::fs::read_to_string(&args.scenario).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
     let scenario = Scenario::read(&text, &name, args.seed).map_err(|e| Error::Usage(e.to_string()))?;
     let failure = |what: &str, why: String| Error::Failure(format!("{what}: {why}"));
+    tracing::debug!(file = name, seed = scenario.seed, duration_us = scenario.duration.micros(), "a scenario is read");
     let began = Instant::now();
     let bar = bar(scenario.duration, args.json);
     let spec = args.records.spec(None);
@@ -83,11 +84,15 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let report = run.report(began.elapsed().as_secs_f64());
     records.map_or(Ok(()), Records::finish).map_err(|e| failure("records", e.to_string()))?;
     run.finish_records()?;
+    if let Some(dir) = &spec.dir {
+        tracing::info!(dir = %dir.display(), "records are written");
+    }
     let mut out = standard_output(false);
     if args.json { report.write_json(&mut *out) } else { report.write_text(&mut *out) }?;
     out.flush()?;
     if let (Some(plot), Some(file)) = (plot, &args.plot) {
         plot.write(file).map_err(|why| failure(&file.display().to_string(), why))?;
+        tracing::info!(file = %file.display(), "a picture is written");
     }
     match report.corrupt_bytes {
         0 => Ok(()),

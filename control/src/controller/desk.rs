@@ -73,11 +73,15 @@ impl Desk {
     }
 
     pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
+        tracing::debug!(?request, "an operator asks");
         // Whoever asked may have gone: that is no matter of ours.
         match self.reply(now, request, &answer, members) {
             Ok(None) => {}
             Ok(Some(reply)) => drop(answer.send(reply)),
-            Err(why) => drop(answer.send(refusal(why))),
+            Err(why) => {
+                tracing::debug!(why, "an operator's request is refused");
+                drop(answer.send(refusal(why)));
+            }
         }
     }
 

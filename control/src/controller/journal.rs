@@ -34,6 +34,7 @@ pub(super) struct Reading {
 
 impl Journal {
     pub(super) fn push(&self, nic: &Arc<str>, notice: Notice) {
+        log(nic, &notice);
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.kept.len() == JOURNAL_MAX {
             entries.kept.pop_front();
@@ -54,6 +55,26 @@ impl Journal {
         drop(entries);
         let wanted = fresh.iter().filter(|(of, _)| nic.is_none_or(|nic| nic == &**of));
         Reading { events: wanted.map(|(nic, notice)| event_json(nic, notice, missed)).collect(), next, missed }
+    }
+}
+
+/// Ports are few, and what becomes of them matters to whoever runs the NIC; values of a bad path come and go many times a second.
+fn log(nic: &str, notice: &Notice) {
+    let time_us = notice.at.micros();
+    match notice.what {
+        Happening::Ev { destination, ev, state } => {
+            tracing::debug!(nic, time_us, %destination, ev, state = state.name(), "an entropy value changed its state");
+        }
+        Happening::Port { port, status } => {
+            let (link, admin, in_use) = (status.link, status.admin, status.in_use());
+            tracing::info!(nic, time_us, port = port.0 + 1, link, admin, in_use, "a port changed");
+        }
+        Happening::PeerPorts { destination, out } => {
+            tracing::info!(nic, time_us, %destination, ports_out = ?port_numbers(out), "a peer told of its ports");
+        }
+    }
+    if notice.dropped > 0 {
+        tracing::trace!(nic, dropped = notice.dropped, "events were left out before this one");
     }
 }
 

@@ -53,6 +53,7 @@ impl Server {
             .name("mrcnic-socket".into())
             .spawn(move || serve(&listener, &operator, &ended))
             .map_err(|e| Error::Failure(format!("the socket's thread can't be started: {e}")))?;
+        tracing::info!(path = %path.display(), "listening for operators");
         Ok(Server { path: path.to_owned(), stop, thread: Some(thread) })
     }
 }
@@ -80,8 +81,10 @@ fn serve(listener: &UnixListener, operator: &Operator, stop: &Arc<AtomicBool>) {
         match listener.accept() {
             Ok((stream, _)) => {
                 connections.retain(|connection| !connection.thread.is_finished());
+                tracing::debug!(others = connections.len(), "an operator connects");
                 // A connection that breaks is its own operator's matter.
                 if connections.len() == CONNECTIONS_MAX {
+                    tracing::warn!(most = CONNECTIONS_MAX, "an operator is turned away: too many are connected");
                     let _ = turn_away(&stream);
                 } else if let Ok(connection) = begin(stream, operator, stop) {
                     connections.push(connection);
@@ -138,6 +141,7 @@ fn answer_all(stream: &UnixStream, operator: &Operator, stop: &AtomicBool) -> io
         let request = match serde_json::from_str::<Request>(&line) {
             Ok(request) => request,
             Err(e) => {
+                tracing::debug!(why = %e, "an operator sent what is no request");
                 say(stream, &refusal(format!("this is no request: {e}")))?;
                 continue;
             }
@@ -207,6 +211,7 @@ fn silent(path: &Path, e: &dyn std::fmt::Display) -> Error {
 
 /// Sends a request and reads its answer; what follows it can be read from there.
 fn exchange(path: &Path, request: &Request) -> Result<(Value, BufReader<UnixStream>), Error> {
+    tracing::debug!(path = %path.display(), ?request, "asking a NIC");
     let mut stream = connect(path)?;
     let broken = |e: &dyn std::fmt::Display| silent(path, e);
     stream.set_read_timeout(Some(2 * ANSWER)).map_err(|e| broken(&e))?;

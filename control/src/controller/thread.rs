@@ -133,6 +133,7 @@ fn control(
     let names: Vec<Arc<str>> = nics.iter().map(|nic| nic.name.as_str().into()).collect();
     let mut members: Vec<Member> = nics.into_iter().map(Member::new).collect();
     let mut looked: Option<Ns> = None;
+    tracing::info!(nics = ?names, fabric = fabric.is_some(), "the control thread runs");
     while !stop.load(Ordering::Relaxed) {
         let now = clock();
         // Before it looks: an event that comes after the look finds the flag set, and wakes it from the sleep to come.
@@ -166,7 +167,9 @@ fn control(
         let wait = next.map_or(LOOK, |next| Duration::from_nanos(next.since(clock())));
         std::thread::park_timeout(wait.min(LOOK));
     }
-    ControlReport { probes: members.iter().map(|member| member.nic.controller.probes()).sum(), lateness }
+    let probes = members.iter().map(|member| member.nic.controller.probes()).sum();
+    tracing::debug!(probes, "the control thread ends");
+    ControlReport { probes, lateness }
 }
 
 /// Hears what the fabric tells.

@@ -98,6 +98,7 @@ pub(super) fn drive(options: &Options, rules: &Rules, scan: &Scan, stop: &Atomic
         None => "net_null1".parse()?,
     };
     let mut sink = Port::open(&eal, &sink, &config)?;
+    tracing::info!(port = port.name(), answers = sink.name(), "the ports are open");
     let (Some(queue), Some(Queue { tx, .. })) = (port.take_queue(0), sink.take_queue(0)) else {
         return Err(Error::Nic("a port without a queue".into()));
     };

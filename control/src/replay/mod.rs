@@ -132,6 +132,7 @@ pub fn replay(options: &Options, stop: &AtomicBool) -> Result<Report, Error> {
     let outcome = drive::drive(options, &rules, &scan, stop)?;
     if let Some(out) = &options.out {
         check_size(out, &outcome)?;
+        tracing::info!(file = %out.display(), frames = outcome.responses, "the answers are written");
     }
     Ok(Report::new(options, &scan, outcome))
 }

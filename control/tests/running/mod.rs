@@ -1,5 +1,7 @@
 //! A bench that runs while it is asked things, by the binary.
 
+#![allow(dead_code, reason = "each test binary uses its own part of it")]
+
 use serde_json::Value;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +18,15 @@ pub(crate) fn mrcnic() -> Command {
 
 impl Running {
     pub(crate) fn start(args: &[&str]) -> Running {
+        Running::start_with(args, Stdio::inherit())
+    }
+
+    /// With its standard error kept for [`Running::end_with_log`].
+    pub(crate) fn start_logged(args: &[&str]) -> Running {
+        Running::start_with(args, Stdio::piped())
+    }
+
+    fn start_with(args: &[&str], stderr: Stdio) -> Running {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("ctl");
         let child = mrcnic()
@@ -23,6 +34,7 @@ impl Running {
             .arg(&socket)
             .args(args)
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let running = Running { child: Some(child), dir };
@@ -58,14 +70,23 @@ impl Running {
         (found["sent"].as_u64().unwrap(), found["state"].as_str().unwrap().to_owned())
     }
 
-    pub(crate) fn end(mut self) -> Value {
+    pub(crate) fn end(self) -> Value {
+        serde_json::from_slice(&self.interrupt().stdout).unwrap()
+    }
+
+    /// What it logged until its end.
+    pub(crate) fn end_with_log(self) -> String {
+        String::from_utf8(self.interrupt().stderr).unwrap()
+    }
+
+    fn interrupt(mut self) -> Output {
         let child = self.child.take().unwrap();
         let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(!self.socket().exists(), "the socket goes with the NIC");
-        serde_json::from_slice(&output.stdout).unwrap()
+        output
     }
 }
 
