@@ -27,6 +27,7 @@ mod receive;
 mod reply;
 mod rotations;
 mod stats;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -48,6 +49,10 @@ pub use port_status::{PORT_EVENTS_MAX, PortEvent};
 pub use probe::{PROBES_MAX, ProbeAnswer};
 pub use qp::{CcProfileRef, Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use stats::{Counter, Stats};
+pub use survey::{
+    DestinationSurvey, EvTally, QpSurvey, QpTally, SURVEY_DESTINATIONS_MAX, SURVEY_EVS_MAX, SURVEY_EVS_TOTAL_MAX,
+    SURVEY_GROUPS_MAX, SURVEY_QPS_MAX, Survey, SurveyOf,
+};
 
 use crate::Ns;
 use crate::congestion::Window;

@@ -45,6 +45,9 @@ macro_rules! counters {
         }
 
         impl Stats {
+            /// What each counter of [`Stats::iter`] counts, in its order: its name, and a sentence.
+            pub const TEXTS: &[(&str, &str)] = &[$((stringify!($name), concat!($($doc),+)),)+];
+
             /// All counters but the drops, by name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name.get()),)+].into_iter()
