@@ -15,6 +15,7 @@ pub use fabric::{FabricPart, PathEv, planes, profiles};
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::controller::ProfileSpec;
+use crate::controller::metrics::MetricsAddress;
 use crate::error::Error;
 use app::{Command, Mailbox, Measured};
 use dataplane::congestion::profile::CcConfig;
@@ -133,6 +134,8 @@ pub struct Options {
     pub mss: Option<u32>,
     /// Where operators may ask (`mrcnic ctl`).
     pub ctl: Option<PathBuf>,
+    /// Where metrics are served over HTTP.
+    pub metrics: Option<MetricsAddress>,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
 }

@@ -5,6 +5,7 @@ use super::ctl::read_profile;
 use super::output::standard_output;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::config::{Loaded, Setup, SprayingType};
+use crate::controller::metrics::MetricsAddress;
 use crate::controller::{PROBE_PERIOD, ProfileSpec};
 use crate::error::Error;
 use crate::sim::{Rate, plan_file};
@@ -119,6 +120,9 @@ pub(super) struct Args {
     /// Listen on this UNIX socket for `mrcnic ctl`, which calls the NICs a (it writes) and b
     #[arg(long, value_name = "PATH")]
     ctl: Option<PathBuf>,
+    /// Serve metrics for Prometheus over HTTP at ADDR:PORT of this machine alone, at public:ADDR:PORT, or at unix:PATH
+    #[arg(long, value_name = "WHERE")]
+    metrics: Option<MetricsAddress>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -228,6 +232,7 @@ impl Args {
             link_rate: self.link_rate,
             mss: self.mss.or(own_mss),
             ctl: self.ctl.clone(),
+            metrics: self.metrics.clone(),
             idle_polls: self.idle_polls,
         })
     }
