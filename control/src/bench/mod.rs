@@ -15,6 +15,7 @@ pub use fabric::{FabricPart, PathEv, planes, profiles};
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::controller::ProfileSpec;
+use crate::controller::metrics::MetricsAddress;
 use crate::error::Error;
 use crate::records::{RecordCounts, RecordSpec, Recording};
 use app::{Command, Mailbox, Measured};
@@ -136,6 +137,8 @@ pub struct Options {
     pub ctl: Option<PathBuf>,
     /// What is recorded; NIC A is node 0, NIC B node 1.
     pub records: RecordSpec,
+    /// Where metrics are served over HTTP.
+    pub metrics: Option<MetricsAddress>,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
 }

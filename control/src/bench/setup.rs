@@ -4,7 +4,9 @@ use super::app::{Bench, Mailbox, Seat, Wires};
 use super::fabric::{Between, far_config, own_core};
 use super::side::{Side, connect, full_frame};
 use super::{Error, FabricOptions, Link, Options};
+use crate::controller::metrics::{MetricsAddress, MetricsServer};
 use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link, link};
+use crate::error::say;
 use crate::records::{Node, Recording, WorkerRecords, epoch};
 use dataplane::Ns;
 use dataplane::congestion::profile::CcConfig;
@@ -36,6 +38,8 @@ pub(super) struct Running {
     pub(super) control: ControlThread,
     /// Where operators ask; it goes first.
     pub(super) _server: Option<Server>,
+    /// Where metrics are served; it goes with it.
+    pub(super) _metrics: Option<MetricsServer>,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
     /// Counters of each engine, NIC A's first.
     pub(super) stats: [Vec<Arc<Stats>>; 2],
@@ -227,8 +231,9 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut control = ControlThread::start(move || clock.now())?;
     let (requesters, a_links) = seats(requesters, &control, &mut records);
     let (responders, b_links) = seats(responders, &control, &mut records);
-    let mut controlled = vec![controlled("a", a.controller, a_links, &ports[0], options)];
-    controlled.extend(b_controller.map(|controller| self::controlled("b", controller, b_links, &ports[1], options)));
+    let known = |name, controller, links, n: usize| controlled(name, controller, links, &stats[n], &ports[n], options);
+    let mut controlled = vec![known("a", a.controller, a_links, 0)];
+    controlled.extend(b_controller.map(|controller| known("b", controller, b_links, 1)));
     let (fabric_lane, fabric) = match &options.fabric {
         Some(FabricOptions { plan, .. }) => {
             let mbufs = ports.iter().flatten().count() * (config.small + config.large) as usize;
@@ -245,6 +250,16 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         (Some(path), Some(operator)) => Some(Server::listen(path, operator)?),
         _ => None,
     };
+    let metrics = match (&options.metrics, control.operator()) {
+        (Some(address), Some(operator)) => Some(MetricsServer::listen(address, operator)?),
+        _ => None,
+    };
+    if let Some(MetricsAddress::Tcp(address)) =
+        metrics.as_ref().map(MetricsServer::address).filter(|&address| Some(address) != options.metrics.as_ref())
+    {
+        // Any free port was asked for, and this is the one.
+        say(&format!("metrics: http://{address}/metrics"));
+    }
     let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(nics) = b_nics {
         lanes.extend(self::lanes(&mut ports[1], nics, responders, options, 1)?);
@@ -269,6 +284,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         workers,
         control,
         _server: server,
+        _metrics: metrics,
         mailboxes,
         stats,
         ports,
@@ -330,11 +346,12 @@ fn controlled(
     name: &str,
     controller: Controller,
     workers: Vec<ControlEnd>,
+    engines: &[Arc<Stats>],
     ports: &[Port],
     options: &Options,
 ) -> ControlledNic {
     let links = if options.fabric.is_some() { Vec::new() } else { ports.iter().map(Port::link_watch).collect() };
-    ControlledNic { name: name.into(), controller, workers, links }
+    ControlledNic { name: name.into(), controller, workers, engines: engines.to_vec(), links }
 }
 
 /// Links each role of a NIC to the control thread, and gives it what it carries for the records.

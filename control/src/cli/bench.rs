@@ -7,6 +7,7 @@ use super::records::RecordArgs;
 use super::signal;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::config::{Loaded, Setup, SprayingType};
+use crate::controller::metrics::MetricsAddress;
 use crate::controller::{PROBE_PERIOD, ProfileSpec};
 use crate::error::Error;
 use crate::sim::{Rate, plan_file};
@@ -121,6 +122,9 @@ pub(super) struct Args {
     /// Listen on this UNIX socket for `mrcnic ctl`, which calls the NICs a (it writes) and b
     #[arg(long, value_name = "PATH")]
     ctl: Option<PathBuf>,
+    /// Serve metrics for Prometheus over HTTP at ADDR:PORT of this machine alone, at public:ADDR:PORT, or at unix:PATH
+    #[arg(long, value_name = "WHERE")]
+    metrics: Option<MetricsAddress>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -231,6 +235,7 @@ impl Args {
             mss: self.mss.or(own_mss),
             ctl: self.ctl.clone(),
             records: self.records.spec(setup.map(|setup| setup.records)),
+            metrics: self.metrics.clone(),
             idle_polls: self.idle_polls,
         })
     }

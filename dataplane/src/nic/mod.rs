@@ -28,6 +28,7 @@ mod reply;
 mod rotations;
 mod sample;
 mod stats;
+mod survey;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,10 @@ pub use probe::{PROBES_MAX, ProbeAnswer};
 pub use qp::{CcProfileRef, Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use sample::{NicSample, Spread};
 pub use stats::{Counter, Counts, Stats};
+pub use survey::{
+    DestinationSurvey, EvTally, QpSurvey, QpTally, SURVEY_DESTINATIONS_MAX, SURVEY_EVS_MAX, SURVEY_EVS_TOTAL_MAX,
+    SURVEY_GROUPS_MAX, SURVEY_QPS_MAX, Survey, SurveyOf,
+};
 pub use tap::{Direction, FrameBytes, Happening, LifeEvent, PacketKind, QpEnds, Seen, Tap};
 
 use crate::Ns;

@@ -80,6 +80,8 @@ macro_rules! counters {
             pub fn counts(&self) -> Counts {
                 Counts { $($name: self.$name.get(),)+ drops: core::array::from_fn(|i| self.drops[i].get()) }
             }
+            /// What each counter of [`Stats::iter`] counts, in its order: its name, and a sentence.
+            pub const TEXTS: &[(&str, &str)] = &[$((stringify!($name), concat!($($doc),+)),)+];
 
             /// All counters but the drops, by name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {

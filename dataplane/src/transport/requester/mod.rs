@@ -294,6 +294,12 @@ impl Requester {
         self.window
     }
 
+    /// PSNs from the oldest that is not acknowledged to the next to be used.
+    #[must_use]
+    pub const fn psns_in_flight(&self) -> u32 {
+        self.outstanding_span()
+    }
+
     #[inline]
     fn index(&self, psn: Psn) -> usize {
         psn.get() as usize & (self.slots.len() - 1)
@@ -312,7 +318,7 @@ impl Requester {
     }
 
     #[inline]
-    fn outstanding_span(&self) -> u32 {
+    const fn outstanding_span(&self) -> u32 {
         self.next.distance(self.una) as u32
     }
 
