@@ -5,6 +5,7 @@ mod config {
     mod command;
     mod documented;
     mod nested;
+    mod records_act;
     mod rules;
     mod runs;
     mod walk;

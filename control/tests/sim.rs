@@ -1,6 +1,7 @@
 //! `mrcnic sim`: the scenarios of the documentation keep what they say, one seed gives one history, and the command keeps its manners.
 
 use assert_cmd::Command;
+use control::records::Format;
 use control::sim::{Records, Run, Scenario};
 use dataplane::Ns;
 use dataplane::time::{MS, US};
@@ -186,7 +187,7 @@ where = "p0.t0.0-p0.t1.1"
 fn history(seed: Option<u64>) -> (String, Vec<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let mut run = Run::new(Scenario::read(SMALL, "small", seed).unwrap()).unwrap();
-    let mut records = Records::create(dir.path()).unwrap();
+    let mut records = Records::create(dir.path(), Format::Csv).unwrap();
     while !run.is_over() {
         let next = run.world().now() + run.scenario().interval_ns;
         run.until(next).unwrap();

@@ -3,6 +3,7 @@
 use super::pattern;
 use super::receiver::{Ledger, Receiver};
 use crate::controller::WorkerEnd;
+use crate::records::WorkerRecords;
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{App, LaneStats, Poll};
@@ -156,12 +157,16 @@ pub(super) enum Bench {
 pub(super) struct Seat {
     pub(super) role: Bench,
     pub(super) link: WorkerEnd,
+    pub(super) records: Option<WorkerRecords>,
 }
 
 impl App<Nic> for Seat {
     #[inline]
     fn poll(&mut self, now: Ns, nic: &mut Nic) -> Poll {
         let told = self.link.exchange(now, nic);
+        if let Some(records) = &mut self.records {
+            records.turn(now, nic);
+        }
         let poll = match &mut self.role {
             Bench::Requester(requester) => requester.poll(now, nic),
             Bench::Responder => Poll::Idle,

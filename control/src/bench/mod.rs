@@ -15,10 +15,12 @@ pub use fabric::{FabricPart, PathEv, planes, profiles};
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
 use crate::controller::ProfileSpec;
+use crate::controller::metrics::MetricsAddress;
 use crate::error::Error;
+use crate::records::{RecordCounts, RecordSpec, Recording};
 use app::{Command, Mailbox, Measured};
 use dataplane::congestion::profile::CcConfig;
-use dataplane::dpdk::{Counter, Eal, Impairments, LaneStats, Port, PortSpec};
+use dataplane::dpdk::{Counter, Eal, Impairments, Lane, LaneStats, Port, PortSpec};
 use dataplane::fabric::Plan;
 use dataplane::nic::NicParams;
 use fabric::Between;
@@ -133,6 +135,10 @@ pub struct Options {
     pub mss: Option<u32>,
     /// Where operators may ask (`mrcnic ctl`).
     pub ctl: Option<PathBuf>,
+    /// What is recorded; NIC A is node 0, NIC B node 1.
+    pub records: RecordSpec,
+    /// Where metrics are served over HTTP.
+    pub metrics: Option<MetricsAddress>,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
 }
@@ -237,15 +243,24 @@ fn finish(
     options: &Options,
     memcpy_gbps: f64,
     results: Vec<SizeResult>,
-    notes: Vec<String>,
+    mut notes: Vec<String>,
 ) -> Result<Report, Error> {
-    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, .. } = running;
+    let Running { workers, control, mailboxes, stats, ports, mss, worker_count, fabric, recording, clock, .. } =
+        running;
     for mailbox in &mailboxes {
         let _ = mailbox.commands.push(Command::Quit);
     }
     workers.stop();
     tracing::debug!("workers are told to stop");
-    let lanes = workers.join()?;
+    let mut lanes = workers.join()?;
+    let now = clock.now();
+    for Lane { engine, app, .. } in lanes.iter_mut().flatten() {
+        if let Some(records) = &mut app.records {
+            records.end(now, engine);
+        }
+    }
+    let records = recording.map(Recording::finish).transpose()?;
+    notes.extend(records.as_ref().and_then(RecordCounts::complaint));
     let control = control.join().ok_or_else(|| Error::Failure("the control thread died".into()))?;
     let injected =
         |of: fn(&LaneStats) -> &Counter| lanes.iter().flatten().map(|lane| of(&lane.stats()).get()).sum::<u64>();
@@ -285,6 +300,7 @@ fn finish(
             let paths = options.fabric.as_ref().map_or(&[][..], |fabric| &fabric.paths);
             FabricPart::of(&end, &stats, paths)
         }),
+        records,
         notes,
     })
 }

@@ -4,6 +4,7 @@ use super::Op;
 use super::app::Measured;
 use super::fabric::FabricPart;
 use crate::controller::ControlReport;
+use crate::records::RecordCounts;
 use crate::text::grouped;
 use comfy_table::{CellAlignment, Table, presets};
 use dataplane::dpdk::Port;
@@ -56,6 +57,9 @@ pub struct Report {
     /// The fabric between the NICs, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricPart>,
+    /// What was recorded, where anything was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordCounts>,
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -4,7 +4,11 @@ use super::app::{Bench, Mailbox, Seat, Wires};
 use super::fabric::{Between, far_config, own_core};
 use super::side::{Side, connect, full_frame};
 use super::{Error, FabricOptions, Link, Options};
+use crate::controller::metrics::{MetricsAddress, MetricsServer};
 use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link, link};
+use crate::error::say;
+use crate::records::{Node, Recording, WorkerRecords, epoch};
+use dataplane::Ns;
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
     Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions,
@@ -34,6 +38,8 @@ pub(super) struct Running {
     pub(super) control: ControlThread,
     /// Where operators ask; it goes first.
     pub(super) _server: Option<Server>,
+    /// Where metrics are served; it goes with it.
+    pub(super) _metrics: Option<MetricsServer>,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
     /// Counters of each engine, NIC A's first.
     pub(super) stats: [Vec<Arc<Stats>>; 2],
@@ -43,6 +49,8 @@ pub(super) struct Running {
     pub(super) worker_count: usize,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) fabric: Option<Between>,
+    pub(super) recording: Option<Recording>,
+    pub(super) clock: Clock,
 }
 
 /// Ports, and what is behind them.
@@ -202,6 +210,14 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut a = Side::new(0, &ports[0], options, pairs, params)?;
     let has_b = !ports[1].is_empty();
     let mut b = has_b.then(|| Side::new(1, &ports[1], options, pairs, params)).transpose()?;
+    let clock = Clock::new(&eal);
+    let names = if has_b { &["a", "b"][..] } else { &["a"] };
+    let (recording, records) = record(options, names, pairs, max_frame, clock.now())?;
+    let engines = a.nics.iter_mut().chain(b.iter_mut().flat_map(|b| &mut b.nics));
+    let mut records: Vec<WorkerRecords> = records.into_iter().flatten().collect();
+    // Before the first QP: its opening is an event.
+    engines.zip(&mut records).for_each(|(nic, records)| records.attach(nic));
+    let mut records = records.into_iter();
     for k in 0..pairs {
         let mailbox = Mailbox::new();
         let (requester, responder) = connect(options, k, &mut a, b.as_mut(), &mut rng, &mailbox)?;
@@ -212,12 +228,12 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let stats_of = |side: &Side| side.nics.iter().map(|nic| Arc::clone(nic.stats())).collect::<Vec<_>>();
     let stats = [stats_of(&a), b.as_ref().map(stats_of).unwrap_or_default()];
     let (b_controller, b_nics) = b.map(|b| (b.controller, b.nics)).unzip();
-    let clock = Clock::new(&eal);
     let mut control = ControlThread::start(move || clock.now())?;
-    let (requesters, a_links) = seats(requesters, &control);
-    let (responders, b_links) = seats(responders, &control);
-    let mut controlled = vec![controlled("a", a.controller, a_links, &ports[0], options)];
-    controlled.extend(b_controller.map(|controller| self::controlled("b", controller, b_links, &ports[1], options)));
+    let (requesters, a_links) = seats(requesters, &control, &mut records);
+    let (responders, b_links) = seats(responders, &control, &mut records);
+    let known = |name, controller, links, n: usize| controlled(name, controller, links, &stats[n], &ports[n], options);
+    let mut controlled = vec![known("a", a.controller, a_links, 0)];
+    controlled.extend(b_controller.map(|controller| known("b", controller, b_links, 1)));
     let (fabric_lane, fabric) = match &options.fabric {
         Some(FabricOptions { plan, .. }) => {
             let mbufs = ports.iter().flatten().count() * (config.small + config.large) as usize;
@@ -234,6 +250,16 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         (Some(path), Some(operator)) => Some(Server::listen(path, operator)?),
         _ => None,
     };
+    let metrics = match (&options.metrics, control.operator()) {
+        (Some(address), Some(operator)) => Some(MetricsServer::listen(address, operator)?),
+        _ => None,
+    };
+    if let Some(MetricsAddress::Tcp(address)) =
+        metrics.as_ref().map(MetricsServer::address).filter(|&address| Some(address) != options.metrics.as_ref())
+    {
+        // Any free port was asked for, and this is the one.
+        say(&format!("metrics: http://{address}/metrics"));
+    }
     let mut lanes = lanes(&mut ports[0], a.nics, requesters, options, 0)?;
     if let Some(nics) = b_nics {
         lanes.extend(self::lanes(&mut ports[1], nics, responders, options, 1)?);
@@ -254,7 +280,38 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let behaviour = WorkerOptions { idle_polls: options.idle_polls };
     let workers = Workers::spawn(&eal, clock, workers, behaviour, Arc::clone(&stop))?;
     tracing::info!(workers = worker_count, ?cores, "workers poll");
-    Ok(Running { workers, control, _server: server, mailboxes, stats, ports, mss, worker_count, stop, fabric })
+    Ok(Running {
+        workers,
+        control,
+        _server: server,
+        _metrics: metrics,
+        mailboxes,
+        stats,
+        ports,
+        mss,
+        worker_count,
+        stop,
+        fabric,
+        recording,
+        clock,
+    })
+}
+
+/// Starts what is recorded of NICs with so many workers each, if anything is.
+fn record(
+    options: &Options,
+    names: &[&str],
+    workers: usize,
+    max_frame: usize,
+    now: Ns,
+) -> Result<(Option<Recording>, Vec<Vec<WorkerRecords>>), Error> {
+    if !options.records.wants_anything() {
+        return Ok((None, Vec::new()));
+    }
+    let node = |(id, name): (u32, &&str)| (Node { id, name: (*name).into() }, workers);
+    let nodes = (0..).zip(names).map(node).collect();
+    let (recording, ends) = Recording::start(&options.records, nodes, max_frame, epoch(now))?;
+    Ok((Some(recording), ends))
 }
 
 /// Gives a fabric a worker of its own, or to the last one. A thread of its own on a core that is not would wait there for whole slices of
@@ -289,18 +346,23 @@ fn controlled(
     name: &str,
     controller: Controller,
     workers: Vec<ControlEnd>,
+    engines: &[Arc<Stats>],
     ports: &[Port],
     options: &Options,
 ) -> ControlledNic {
     let links = if options.fabric.is_some() { Vec::new() } else { ports.iter().map(Port::link_watch).collect() };
-    ControlledNic { name: name.into(), controller, workers, links }
+    ControlledNic { name: name.into(), controller, workers, engines: engines.to_vec(), links }
 }
 
-/// Links each role of a NIC to the control thread.
-fn seats(roles: Vec<Bench>, control: &ControlThread) -> (Vec<Seat>, Vec<ControlEnd>) {
+/// Links each role of a NIC to the control thread, and gives it what it carries for the records.
+fn seats(
+    roles: Vec<Bench>,
+    control: &ControlThread,
+    records: &mut impl Iterator<Item = WorkerRecords>,
+) -> (Vec<Seat>, Vec<ControlEnd>) {
     let linked = roles.into_iter().map(|role| {
         let (worker, end) = link(control.waker());
-        (Seat { role, link: worker }, end)
+        (Seat { role, link: worker, records: records.next() }, end)
     });
     linked.unzip()
 }

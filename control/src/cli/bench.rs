@@ -3,9 +3,11 @@
 use super::config::load;
 use super::ctl::read_profile;
 use super::output::standard_output;
+use super::records::RecordArgs;
 use super::signal;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
 use crate::config::{Loaded, Setup, SprayingType};
+use crate::controller::metrics::MetricsAddress;
 use crate::controller::{PROBE_PERIOD, ProfileSpec};
 use crate::error::Error;
 use crate::sim::{Rate, plan_file};
@@ -112,12 +114,17 @@ pub(super) struct Args {
     /// Payload of a packet in bytes [default: 4096, or what the ports carry, or as --config has it]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
+    #[command(flatten)]
+    records: RecordArgs,
     /// Turns without work after which a worker yields its core; 0 never
     #[arg(long, value_name = "N", default_value_t = 64)]
     idle_polls: u32,
     /// Listen on this UNIX socket for `mrcnic ctl`, which calls the NICs a (it writes) and b
     #[arg(long, value_name = "PATH")]
     ctl: Option<PathBuf>,
+    /// Serve metrics for Prometheus over HTTP at ADDR:PORT of this machine alone, at public:ADDR:PORT, or at unix:PATH
+    #[arg(long, value_name = "WHERE")]
+    metrics: Option<MetricsAddress>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -227,6 +234,8 @@ impl Args {
             link_rate: self.link_rate,
             mss: self.mss.or(own_mss),
             ctl: self.ctl.clone(),
+            records: self.records.spec(setup.map(|setup| setup.records)),
+            metrics: self.metrics.clone(),
             idle_polls: self.idle_polls,
         })
     }

@@ -18,7 +18,7 @@ pub(super) struct Args {
     /// The NIC's socket
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// Which NIC of the process [default: a; for events, all]
+    /// Which NIC of the process [default: a; for events and survey, all]
     #[arg(long, value_name = "NAME")]
     nic: Option<String>,
     #[command(subcommand)]
@@ -41,6 +41,12 @@ enum What {
     /// The fabric between the NICs
     #[command(subcommand)]
     Fabric(Fabric),
+    /// QPs: their peers, states, what is in flight, and what they did
+    Qps,
+    /// Counters and gauges of all NICs, as text for Prometheus
+    Metrics,
+    /// All that there is to see of all NICs, or of the one that --nic names: what `mrcnic top` shows
+    Survey,
     /// Send an EV probe, and wait for its answer: is the path alive, and what is its round-trip time?
     Probe {
         /// To whom
@@ -224,6 +230,9 @@ impl Args {
         let nic = self.nic.clone().unwrap_or_else(|| "a".into());
         Ok(match &self.what {
             What::Status => Request::Status {},
+            What::Qps => Request::Qps { nic },
+            What::Metrics => Request::Metrics {},
+            What::Survey => Request::Survey { nic: self.nic.clone(), qps: true, evs: true },
             What::Ev(ev) => ev.request(nic),
             What::Profile(profile) => profile.request(nic)?,
             &What::Port(Port::Up { port }) => Request::Port { nic, port, up: true },
@@ -277,6 +286,10 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
             for event in answer["events"].as_array().into_iter().flatten() {
                 writeln!(out, "{event}")?;
             }
+        }
+        request @ Request::Metrics {} => {
+            let answer = ask(&args.socket, &request)?;
+            write!(out, "{}", answer["text"].as_str().unwrap_or_default())?;
         }
         request => writeln!(out, "{}", ask(&args.socket, &request)?)?,
     }

@@ -9,6 +9,7 @@ mod ev;
 mod log;
 mod man;
 mod output;
+mod records;
 mod replay;
 mod report;
 mod signal;

@@ -1,6 +1,7 @@
 //! `mrcnic sim`.
 
 use super::output::standard_output;
+use super::records::RecordArgs;
 use crate::error::Error;
 use crate::sim::{Plot, Records, Run, Scenario};
 use dataplane::Ns;
@@ -30,9 +31,8 @@ pub(super) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Write CSV files over virtual time into this directory: flows.csv, links.csv, evs.csv
-    #[arg(long, value_name = "DIR")]
-    records: Option<PathBuf>,
+    #[command(flatten)]
+    records: RecordArgs,
     /// Draw goodput, windows, queues and the use of paths over virtual time
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -47,10 +47,12 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     tracing::debug!(file = name, seed = scenario.seed, duration_us = scenario.duration.micros(), "a scenario is read");
     let began = Instant::now();
     let bar = bar(scenario.duration, args.json);
+    let spec = args.records.spec(None);
     let mut run = Run::new(scenario).map_err(|e| failure(&name, e.to_string()))?;
-    let mut records = match &args.records {
+    run.record(&spec)?;
+    let mut records = match &spec.dir {
         Some(dir) => {
-            let made = Records::create(dir);
+            let made = Records::create(dir, spec.format);
             Some(made.map_err(|e| Error::Usage(format!("can't write records into {}: {e}", dir.display())))?)
         }
         None => None,
@@ -81,7 +83,8 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     bar.finish_and_clear();
     let report = run.report(began.elapsed().as_secs_f64());
     records.map_or(Ok(()), Records::finish).map_err(|e| failure("records", e.to_string()))?;
-    if let Some(dir) = &args.records {
+    run.finish_records()?;
+    if let Some(dir) = &spec.dir {
         tracing::info!(dir = %dir.display(), "records are written");
     }
     let mut out = standard_output(false);

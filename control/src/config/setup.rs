@@ -37,6 +37,8 @@ pub struct RecordSettings {
     pub events: bool,
     /// What `mrc-monitor` has, if there is one.
     pub monitor: Option<Monitor>,
+    /// The same, whether there is one or not: a capture has these packets.
+    pub packets: Monitor,
 }
 
 impl Setup {
@@ -70,6 +72,7 @@ impl Config {
                 transport_stats_ns: nic.enable_transport_stats.then_some(stats),
                 events: nic.enable_event_logging,
                 monitor: nic.enable_monitor.then(|| self.monitor.clone()),
+                packets: self.monitor.clone(),
             },
         }
     }

@@ -1,6 +1,7 @@
 //! Requests of operators, as the control thread answers them.
 
-use super::journal::{Journal, port_numbers, state_name};
+use super::gather::Gatherings;
+use super::journal::{Journal, port_numbers};
 use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
@@ -8,7 +9,7 @@ use super::{
     Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode, ProfileSpec,
 };
 use dataplane::Ns;
-use dataplane::nic::PortId;
+use dataplane::nic::{PortId, SurveyOf};
 use dataplane::path::profile::{Copies, ProfileState};
 use dataplane::time::SEC;
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ const NOT_SENT: &str =
 pub(super) struct Desk {
     listings: Vec<Listing>,
     probes: Vec<Probing>,
+    surveys: Gatherings,
     /// Token of the probe that was asked for last.
     token: u32,
     journal: Arc<Journal>,
@@ -68,8 +70,9 @@ fn said<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
 }
 
 impl Desk {
-    pub(super) const fn new(journal: Arc<Journal>, fabric: Option<FabricEnd>) -> Desk {
-        Desk { listings: Vec::new(), probes: Vec::new(), token: 0, journal, fabric, reports: VecDeque::new() }
+    pub(super) fn new(journal: Arc<Journal>, fabric: Option<FabricEnd>) -> Desk {
+        let (listings, probes, reports) = (Vec::new(), Vec::new(), VecDeque::new());
+        Desk { listings, probes, surveys: Gatherings::new(), token: 0, journal, fabric, reports }
     }
 
     pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
@@ -98,6 +101,16 @@ impl Desk {
                 Ok(Some(self.events(nic.as_deref(), follow)))
             }
             Request::EvList { nic } => self.list(find(members, &nic)?, answer, members),
+            Request::Survey { nic, qps, evs } => {
+                let nics = match nic {
+                    Some(name) => vec![find(members, &name)?],
+                    None => (0..members.len()).collect(),
+                };
+                self.surveys.begin(now, nics, SurveyOf { qps, evs }, answer, members)?;
+                Ok(None)
+            }
+            // What is made of a survey: whoever passes the request on does that, and keeps this thread free of it.
+            Request::Qps { .. } | Request::Metrics {} => Err("this is made of a survey: ask for that".into()),
             Request::EvDeny { nic, destination, ev, denied } => {
                 let changed = controller(members, &nic)?.deny(destination, ev, denied);
                 Ok(Some(json!({ "ok": true, "changed": changed })))
@@ -186,6 +199,7 @@ impl Desk {
     pub(super) fn told(&mut self, now: Ns, nic: usize, worker: usize, event: Event) {
         match event {
             Event::Listed(lists) => self.listed(nic, worker, lists),
+            Event::Surveyed { token, survey } => self.surveys.told(nic, worker, token, survey),
             Event::EvProbe { token, id } => {
                 let Some(at) = self.probes.iter().position(|probe| probe.nic == nic && probe.token == token) else {
                     return;
@@ -208,6 +222,11 @@ impl Desk {
             }
             _ => {}
         }
+    }
+
+    /// Surveys that are complete, or that waited long enough.
+    pub(super) fn finish_surveys(&mut self, now: Ns, members: &[Member]) {
+        self.surveys.finish(now, members);
     }
 
     /// Probes that were not answered in time.
@@ -316,7 +335,7 @@ fn list_json(list: &EvList) -> Value {
         let mut entry = json!({
             "ev": report.ev.value,
             "port": report.ev.port,
-            "state": state_name(report.state),
+            "state": report.state.name(),
             "port_out": report.port_out,
             "sent": report.sent,
         });

@@ -1,7 +1,6 @@
 //! The last events of all NICs, for operators who read or follow them.
 
 use super::{Happening, Notice};
-use dataplane::nic::EvState;
 use dataplane::path::PortMask;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -64,7 +63,7 @@ fn log(nic: &str, notice: &Notice) {
     let time_us = notice.at.micros();
     match notice.what {
         Happening::Ev { destination, ev, state } => {
-            tracing::debug!(nic, time_us, %destination, ev, state = state_name(state), "an entropy value changed its state");
+            tracing::debug!(nic, time_us, %destination, ev, state = state.name(), "an entropy value changed its state");
         }
         Happening::Port { port, status } => {
             let (link, admin, in_use) = (status.link, status.admin, status.in_use());
@@ -79,16 +78,6 @@ fn log(nic: &str, notice: &Notice) {
     }
 }
 
-/// The name of a state.
-pub(super) const fn state_name(state: EvState) -> &'static str {
-    match state {
-        EvState::Good => "good",
-        EvState::Skip => "skip",
-        EvState::AssumedBad => "assumed_bad",
-        EvState::Denied => "denied",
-    }
-}
-
 /// Ports as operators count them, from 1.
 pub(super) fn port_numbers(mask: PortMask) -> Vec<u8> {
     (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| bit + 1).collect()
@@ -98,7 +87,7 @@ fn event_json(nic: &str, notice: &Notice, missed: u64) -> Value {
     let mut event = json!({ "time_us": notice.at.micros(), "nic": nic, "dropped": notice.dropped + missed });
     let more = match notice.what {
         Happening::Ev { destination, ev, state } => {
-            json!({ "event": "ev", "destination": destination, "ev": ev, "state": state_name(state) })
+            json!({ "event": "ev", "destination": destination, "ev": ev, "state": state.name() })
         }
         Happening::Port { port, status } => {
             json!({ "event": "port", "port": port.0 + 1, "link": status.link, "admin": status.admin, "in_use": status.in_use() })

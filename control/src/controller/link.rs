@@ -176,6 +176,7 @@ pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Even
             let list = |destination| EvList { destination, evs: nic.list_evs(destination).collect() };
             Some(Event::Listed(nic.destinations().map(list).collect()))
         }
+        Command::Survey { of, token } => Some(Event::Surveyed { token, survey: Box::new(nic.survey(of)) }),
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{Command, ControlEnd, Controller, Event};
 use dataplane::Ns;
 use dataplane::dpdk::LinkWatch;
-use dataplane::nic::{PortId, owner};
+use dataplane::nic::{PortId, Stats, owner};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A NIC to control: its controller, and the links to its workers in their order.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct ControlledNic {
     pub controller: Controller,
     /// Worker i is at link i.
     pub workers: Vec<ControlEnd>,
+    /// Counters of each worker's engine, which any thread may read.
+    pub engines: Vec<Arc<Stats>>,
     /// Port i's link is watched by the one at place i; a port without one counts as linked.
     pub links: Vec<LinkWatch>,
 }
@@ -44,7 +47,10 @@ impl Member {
         for (n, worker) in self.nic.workers.iter().enumerate() {
             while let Some(event) = worker.poll() {
                 match event {
-                    event @ (Event::Listed(_) | Event::EvProbe { .. } | Event::Answered(_)) => told(n, event),
+                    event
+                    @ (Event::Listed(_) | Event::EvProbe { .. } | Event::Answered(_) | Event::Surveyed { .. }) => {
+                        told(n, event)
+                    }
                     event => self.nic.controller.on_event(now, n, event),
                 }
             }
@@ -93,7 +99,8 @@ fn recipients(command: Command, workers: usize) -> Range<usize> {
         | Command::Port { .. }
         | Command::TellPorts
         | Command::Report
-        | Command::List => 0..workers,
+        | Command::List
+        | Command::Survey { .. } => 0..workers,
     }
 }
 
@@ -108,7 +115,8 @@ mod tests {
     fn two_workers() -> (Member, [WorkerEnd; 2], Nic) {
         let [(first, a), (second, b)] = [(); 2].map(|()| link(None));
         let controller = Controller::new(PROBE_PERIOD, 2, 1);
-        let nic = ControlledNic { name: "a".into(), controller, workers: vec![a, b], links: Vec::new() };
+        let (workers, engines, links) = (vec![a, b], Vec::new(), Vec::new());
+        let nic = ControlledNic { name: "a".into(), controller, workers, engines, links };
         let port = PortInfo { mac: MacAddr::default(), max_frame: 9000 };
         (Member::new(nic), [first, second], Nic::new(NicParams::default(), &[port]).unwrap())
     }

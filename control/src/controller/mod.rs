@@ -7,14 +7,17 @@
 mod desk;
 mod fabric;
 mod fabric_report;
+mod gather;
 mod journal;
 mod link;
 mod member;
+pub mod metrics;
 mod operator;
 mod ports;
 mod profiles;
 mod socket;
 mod spec;
+mod survey;
 mod thread;
 
 pub use fabric::{FabricEnd, FabricOverseer, LinkFault, fabric_link};
@@ -26,13 +29,18 @@ pub use ports::PortStatus;
 pub use profiles::{ProfileError, Profiles};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
 pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
+pub use survey::{
+    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NicReport, NsccView, PortReport, QpReport,
+    QpStates, SurveyReport,
+};
 pub use thread::{ControlReport, ControlThread};
 
 use dataplane::Ns;
-use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId};
+use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId, Survey, SurveyOf};
 use dataplane::path::PortMask;
 use dataplane::path::profile::{Copies, Ev};
 use dataplane::time::US;
+use member::Member;
 use ports::{Change, Ports};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -94,6 +102,13 @@ pub enum Command {
     Report,
     /// Tell all values.
     List,
+    /// Tell what there is to see.
+    Survey {
+        /// What is listed.
+        of: SurveyOf,
+        /// Who asked; [`Event::Surveyed`] names it.
+        token: u32,
+    },
 }
 
 /// The entropy values towards one destination.
@@ -129,6 +144,13 @@ pub enum Event {
     Answered(EvProbeAnswer),
     /// The values of all its destinations, as [`Command::List`] asked.
     Listed(Vec<EvList>),
+    /// What there is to see, as [`Command::Survey`] asked.
+    Surveyed {
+        /// Who asked.
+        token: u32,
+        /// What there is.
+        survey: Box<Survey>,
+    },
 }
 
 /// Something that an operator may want to hear of.
@@ -227,7 +249,7 @@ impl Controller {
     pub fn on_event(&mut self, now: Ns, worker: usize, event: Event) {
         match event {
             // Whoever asked for it takes it.
-            Event::Listed(_) | Event::EvProbe { .. } | Event::Answered(_) => {}
+            Event::Listed(_) | Event::EvProbe { .. } | Event::Answered(_) | Event::Surveyed { .. } => {}
             Event::Gone(destination) => {
                 self.suspects.remove(&destination);
                 self.peers_out.remove(&destination);

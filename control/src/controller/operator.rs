@@ -1,7 +1,7 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::{LinkFault, ProfileSpec, Waker};
+use super::{LinkFault, ProfileSpec, SurveyReport, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,6 +22,25 @@ pub enum Request {
         /// Name of the NIC.
         nic: String,
     },
+    /// What there is to see of all NICs, or of one.
+    Survey {
+        /// Name of the NIC; all without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nic: Option<String>,
+        /// With a list of QPs.
+        #[serde(default)]
+        qps: bool,
+        /// With lists of entropy values.
+        #[serde(default)]
+        evs: bool,
+    },
+    /// The QPs of a NIC.
+    Qps {
+        /// Name of the NIC.
+        nic: String,
+    },
+    /// Counters and gauges of all NICs, as text for Prometheus.
+    Metrics {},
     /// Deny a value, or lift its denial.
     EvDeny {
         /// Name of the NIC.
@@ -157,6 +176,47 @@ impl Operator {
     /// Asks, and waits for the answer.
     #[must_use]
     pub fn ask(&self, request: Request) -> Value {
+        match request {
+            Request::Qps { nic } => self.qps(nic).unwrap_or_else(refusal),
+            Request::Metrics {} => self.metrics().map_or_else(refusal, |text| json!({ "ok": true, "text": text })),
+            request => self.pass_on(request),
+        }
+    }
+
+    /// What there is to see of all NICs, or of one, with lists of QPs and of entropy values where they are wanted.
+    ///
+    /// # Errors
+    /// What the control thread refuses with: there is no such NIC, or it is going down.
+    pub fn survey(&self, nic: Option<String>, qps: bool, evs: bool) -> Result<SurveyReport, String> {
+        let answer = self.pass_on(Request::Survey { nic, qps, evs });
+        if answer["ok"] != true {
+            return Err(answer["error"].as_str().unwrap_or("the NIC refused, and did not say why").to_owned());
+        }
+        serde_json::from_value(answer).map_err(|e| format!("the NIC's survey makes no sense: {e}"))
+    }
+
+    /// Counters and gauges of all NICs, as text for Prometheus: see [`super::metrics`].
+    ///
+    /// # Errors
+    /// As [`Operator::survey`].
+    pub fn metrics(&self) -> Result<String, String> {
+        self.survey(None, false, false).map(|report| super::metrics::text(&report))
+    }
+
+    fn qps(&self, nic: String) -> Result<Value, String> {
+        let report = self.survey(Some(nic), true, false)?;
+        let nic = report.nics.into_iter().next().ok_or("there is no such NIC")?;
+        Ok(json!({
+            "ok": true,
+            "states": nic.qp_states,
+            "qps": nic.qps,
+            "left_out": nic.qps_left_out,
+            "silent_workers": nic.silent_workers,
+        }))
+    }
+
+    /// Passes a request on to the control thread, and waits for its answer.
+    fn pass_on(&self, request: Request) -> Value {
         let (answer, wait) = mpsc::channel();
         if self.asks.send(Ask { request, answer }).is_err() {
             return refusal("the NIC is going down");

@@ -33,20 +33,7 @@ impl Server {
     /// # Errors
     /// [`Error::Usage`] when something is at `path` that is no socket, or a NIC listens there already, or it can't be made.
     pub fn listen(path: &Path, operator: Operator) -> Result<Server, Error> {
-        let fault = |why: String| Error::Usage(format!("{}: {why}", path.display()));
-        if let Ok(there) = std::fs::symlink_metadata(path) {
-            if !there.file_type().is_socket() {
-                return Err(fault("there is a file, and it is no socket; name another path".into()));
-            }
-            if UnixStream::connect(path).is_ok() {
-                return Err(fault("a NIC listens here already; name another path".into()));
-            }
-            std::fs::remove_file(path).map_err(|e| fault(format!("the old socket can't be removed: {e}")))?;
-        }
-        let listener = UnixListener::bind(path).map_err(|e| fault(format!("can't listen here: {e}")))?;
-        let set_up = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .and_then(|()| listener.set_nonblocking(true));
-        set_up.map_err(|e| fault(format!("can't set the socket up: {e}")))?;
+        let listener = listen_unix(path)?;
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
         let thread = Builder::new()
@@ -56,6 +43,29 @@ impl Server {
         tracing::info!(path = %path.display(), "listening for operators");
         Ok(Server { path: path.to_owned(), stop, thread: Some(thread) })
     }
+}
+
+/// Listens at `path`, for this user alone (mode 0600), without ever waiting for a connection. What a process left there that died is
+/// replaced.
+///
+/// # Errors
+/// As [`Server::listen`].
+pub(super) fn listen_unix(path: &Path) -> Result<UnixListener, Error> {
+    let fault = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+    if let Ok(there) = std::fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            return Err(fault("there is a file, and it is no socket; name another path".into()));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(fault("a NIC listens here already; name another path".into()));
+        }
+        std::fs::remove_file(path).map_err(|e| fault(format!("the old socket can't be removed: {e}")))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|e| fault(format!("can't listen here: {e}")))?;
+    let set_up = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| listener.set_nonblocking(true));
+    set_up.map_err(|e| fault(format!("can't set the socket up: {e}")))?;
+    Ok(listener)
 }
 
 impl Drop for Server {

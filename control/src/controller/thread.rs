@@ -164,6 +164,7 @@ fn control(
             next = [next, member.nic.controller.next_wake()].into_iter().flatten().min();
         }
         desk.give_up(now);
+        desk.finish_surveys(now, &members);
         let wait = next.map_or(LOOK, |next| Duration::from_nanos(next.since(clock())));
         std::thread::park_timeout(wait.min(LOOK));
     }
@@ -203,7 +204,8 @@ mod tests {
         let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
         let bad = EvEvent { at: Ns::ZERO, destination: peer, ev: 300, state: EvState::AssumedBad, dropped: 0 };
         controller.on_event(Ns::ZERO, 0, Event::Ev(bad));
-        thread.control(vec![ControlledNic { name: "a".into(), controller, workers: vec![end], links: Vec::new() }]);
+        let (workers, engines, links) = (vec![end], Vec::new(), Vec::new());
+        thread.control(vec![ControlledNic { name: "a".into(), controller, workers, engines, links }]);
         std::thread::sleep(Duration::from_millis(30));
         let report = thread.join().unwrap();
         assert!(report.probes > 0);

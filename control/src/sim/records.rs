@@ -1,16 +1,16 @@
-//! Records of a run over virtual time, as CSV files.
+//! Records of a run over virtual time that only a scenario has: its flows, links and entropy values.
 
 use super::sample::Sample;
+use crate::records::{Format, Sink};
 use serde::Serialize;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The files of a run: `flows.csv`, `links.csv`, `evs.csv`.
+/// The files of a run: `flows`, `links` and `evs`.
 pub struct Records {
-    flows: csv::Writer<File>,
-    links: csv::Writer<File>,
-    evs: csv::Writer<File>,
+    flows: Sink,
+    links: Sink,
+    evs: Sink,
 }
 
 impl Records {
@@ -18,10 +18,10 @@ impl Records {
     ///
     /// # Errors
     /// What the system says.
-    pub fn create(dir: &Path) -> io::Result<Records> {
+    pub fn create(dir: &Path, format: Format) -> io::Result<Records> {
         std::fs::create_dir_all(dir)?;
-        let file = |name: &str| csv::Writer::from_path(dir.join(name)).map_err(io::Error::from);
-        Ok(Records { flows: file("flows.csv")?, links: file("links.csv")?, evs: file("evs.csv")? })
+        let file = |name| Sink::create(dir, name, format);
+        Ok(Records { flows: file("flows")?, links: file("links")?, evs: file("evs")? })
     }
 
     /// Adds a row for each flow, link and port of a sample.
@@ -45,6 +45,6 @@ impl Records {
     }
 }
 
-fn rows<T: Serialize>(file: &mut csv::Writer<File>, rows: &[T]) -> io::Result<()> {
-    rows.iter().try_for_each(|row| file.serialize(row)).map_err(io::Error::from)
+fn rows<T: Serialize>(file: &mut Sink, rows: &[T]) -> io::Result<()> {
+    rows.iter().try_for_each(|row| file.write(row))
 }

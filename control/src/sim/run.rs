@@ -5,6 +5,8 @@ use super::report::Report;
 use super::sample::{Sample, Sampler};
 use super::scenario::Scenario;
 use super::world::{World, WorldError};
+use crate::error::Error;
+use crate::records::{RecordCounts, RecordSpec};
 use dataplane::Ns;
 
 /// A scenario under way.
@@ -41,6 +43,22 @@ impl Run {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.world.now() >= self.scenario.duration || self.traffic.is_done()
+    }
+
+    /// Records what the NICs do, before anything has happened.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] names what cannot be written.
+    pub fn record(&mut self, spec: &RecordSpec) -> Result<(), Error> {
+        self.world.record(spec)
+    }
+
+    /// Ends the records of the NICs.
+    ///
+    /// # Errors
+    /// [`Error::Failure`], when something could not be written.
+    pub fn finish_records(&mut self) -> Result<Option<RecordCounts>, Error> {
+        self.world.finish_records()
     }
 
     /// What happened since the last sample.

@@ -4,6 +4,8 @@
 //! of a frame as sent when its last bit has left. So timers, windows and the egress buffer see the times that they are meant for.
 
 use crate::controller::{Controller, PROBE_PERIOD, join};
+use crate::error::Error;
+use crate::records::{Node, RecordCounts, RecordSpec, RecordTap, Recorder};
 use dataplane::Ns;
 use dataplane::fabric::{Fabric, NicId, Plan, PlanError, mac};
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
@@ -15,7 +17,8 @@ use dataplane::transport::Psn;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 const DOMAIN: Domain = Domain(1);
 /// Requests that a QP's queues hold.
@@ -90,6 +93,14 @@ pub struct World {
     written: Vec<(u8, Vec<u8>)>,
     v6: bool,
     frames: u64,
+    records: Option<Records>,
+}
+
+/// Who is told what happens, and when samples are taken.
+struct Records {
+    recorder: Arc<Mutex<Recorder>>,
+    every: Option<u64>,
+    next: Ns,
 }
 
 /// What a NIC writes at once: a frame a port.
@@ -171,7 +182,42 @@ impl World {
             written: Vec::new(),
             v6,
             frames: 0,
+            records: None,
         })
+    }
+
+    /// Records what happens from now on, before the first QP is opened.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] names what cannot be written.
+    pub fn record(&mut self, spec: &RecordSpec) -> Result<(), Error> {
+        if !spec.wants_anything() {
+            return Ok(());
+        }
+        let node = |id: u32| Node { id, name: format!("nic{id}").into() };
+        let nodes = (0..self.members.len() as u32).map(|id| (node(id), 1)).collect();
+        let recorder = Arc::new(Mutex::new(Recorder::create(spec, nodes, Duration::ZERO)?));
+        let totals = Arc::default();
+        for (n, member) in self.members.iter_mut().enumerate() {
+            member.nic.set_tap(RecordTap::direct(spec, n, n as u32, &totals, &recorder));
+        }
+        let every = spec.stats_ns();
+        self.records = Some(Records { recorder, every, next: Ns(every.unwrap_or(u64::MAX)) });
+        Ok(())
+    }
+
+    /// Ends the records; what was recorded, if anything was to be.
+    ///
+    /// # Errors
+    /// [`Error::Failure`], when something could not be written.
+    pub fn finish_records(&mut self) -> Result<Option<RecordCounts>, Error> {
+        let Some(Records { recorder, every, next }) = self.records.take() else { return Ok(None) };
+        self.members.iter_mut().for_each(|member| member.nic.set_tap(None));
+        // What is left of the last interval has a row, too.
+        if every.is_some_and(|every| self.now + every > next) {
+            self.sample_into(&recorder);
+        }
+        recorder.lock().unwrap_or_else(PoisonError::into_inner).finish().map(Some)
     }
 
     /// Virtual time.
@@ -222,7 +268,9 @@ impl World {
     /// Panics when there is none of this number.
     pub fn nic_mut(&mut self, id: NicId) -> &mut Nic {
         self.touch(id.0);
-        &mut self.members[id.0 as usize].nic
+        let nic = &mut self.members[id.0 as usize].nic;
+        nic.tell_time(self.now);
+        nic
     }
 
     /// The address of a NIC.
@@ -319,7 +367,8 @@ impl World {
                 None => break None,
             }
         };
-        let next = [wake, self.fabric.next_wake()].into_iter().flatten().min().unwrap_or(end);
+        let sample = self.records.as_ref().and_then(|records| records.every.map(|_| records.next));
+        let next = [wake, self.fabric.next_wake(), sample].into_iter().flatten().min().unwrap_or(end);
         self.now = next.min(end).max(self.now);
         self.deliver();
         while let Some(&Reverse((at, n))) = self.wakes.peek()
@@ -331,6 +380,25 @@ impl World {
             }
         }
         self.settle();
+        self.sample();
+    }
+
+    /// Takes a sample of every NIC, when its time has come.
+    fn sample(&mut self) {
+        let Some(Records { recorder, every: Some(every), next }) = &mut self.records else { return };
+        if *next > self.now {
+            return;
+        }
+        *next = self.now + *every;
+        let recorder = Arc::clone(recorder);
+        self.sample_into(&recorder);
+    }
+
+    fn sample_into(&mut self, recorder: &Mutex<Recorder>) {
+        let mut recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        for (n, member) in self.members.iter_mut().enumerate() {
+            recorder.sample(n, 0, member.nic.sample(self.now));
+        }
     }
 
     /// Lets time pass until `end`.

@@ -12,5 +12,6 @@ pub use buffer::{Buffer, OutOfRange};
 pub use extent::Extent;
 pub use frame::RxFrame;
 pub use table::{
-    Access, AccessError, Domain, Key, Keys, REGIONS_MAX, Region, Scratch, Table, Target, checksum, read_bytes,
+    Access, AccessError, Domain, Key, Keys, REGIONS_MAX, Region, Scratch, Table, Target, checksum, copy_bytes,
+    read_bytes,
 };

@@ -252,14 +252,20 @@ pub fn checksum<F: RxFrame>(frame: &F, at: usize, len: usize, icrc: &mut Icrc) {
 #[inline]
 pub fn read_bytes<const N: usize, F: RxFrame>(frame: &F, at: usize) -> [u8; N] {
     let mut out = [0; N];
+    copy_bytes(frame, at, &mut out);
+    out
+}
+
+/// Copies the frame's bytes from `at` on into `out`, as many as both have; how many.
+pub fn copy_bytes<F: RxFrame>(frame: &F, at: usize, out: &mut [u8]) -> usize {
     let mut got = 0;
-    frame.body(at, N, |extent| {
+    frame.body(at, out.len(), |extent| {
         let piece = as_slice(&extent);
-        let count = piece.len().min(N - got);
+        let count = piece.len().min(out.len() - got);
         out[got..got + count].copy_from_slice(&piece[..count]);
         got += count;
     });
-    out
+    got
 }
 
 #[inline]

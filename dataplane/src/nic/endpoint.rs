@@ -5,6 +5,7 @@
 
 use super::reply::Wrote;
 use super::rotations::{FullPorts, ReplyFrom, Way};
+use super::tap::show_endpoint;
 use super::transmit::Accepting;
 use super::{DropReason, Nic, PortId, TxBurst};
 use crate::Ns;
@@ -286,6 +287,9 @@ impl Nic {
             let _ = frame.template.write_outer(room, &OuterMarks::to(segment, marks));
         }
         if written.is_some_and(|at| frame.template.seal(room, at, 0)) {
+            if let Some(tap) = &mut self.tap {
+                show_endpoint(&mut **tap, now, frame.port, frame.id.into(), frame.ev, room);
+            }
             out.commit();
             self.stats.tx_endpoint.add(1);
             let accepting = Accepting { len: len as u32, is_data: false, packet: None };

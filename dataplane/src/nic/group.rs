@@ -51,7 +51,7 @@ impl Group {
         !self.resend.is_empty() || !self.fresh.is_empty()
     }
 
-    fn report(&self) -> GroupReport {
+    pub(super) fn report(&self) -> GroupReport {
         let algorithm = self.window.algorithm();
         GroupReport {
             profile: if let GroupKey::Shared(profile) = self.key { profile } else { None },

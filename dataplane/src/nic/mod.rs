@@ -26,14 +26,17 @@ mod qp;
 mod receive;
 mod reply;
 mod rotations;
+mod sample;
 mod stats;
+mod survey;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod transmit;
 
 pub use crate::memory::RxFrame;
-pub use crate::path::{EvReport, EvState};
-pub use crate::transport::{Advertised, Completion, Operation, PostError, Status, WriteRequest};
+pub use crate::path::{EvCensus, EvReport, EvState};
+pub use crate::transport::{Advertised, Again, Completion, Operation, PostError, Status, WriteRequest};
 pub use crate::wire::HEAD_MAX;
 pub use drop::DropReason;
 pub use endpoint::{ENDPOINT_QUEUE_MAX, EvProbeAnswer};
@@ -47,7 +50,13 @@ pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, 
 pub use port_status::{PORT_EVENTS_MAX, PortEvent};
 pub use probe::{PROBES_MAX, ProbeAnswer};
 pub use qp::{CcProfileRef, Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
-pub use stats::{Counter, Stats};
+pub use sample::{NicSample, Spread};
+pub use stats::{Counter, Counts, Stats};
+pub use survey::{
+    DestinationSurvey, EvTally, QpSurvey, QpTally, SURVEY_DESTINATIONS_MAX, SURVEY_EVS_MAX, SURVEY_EVS_TOTAL_MAX,
+    SURVEY_GROUPS_MAX, SURVEY_QPS_MAX, Survey, SurveyOf,
+};
+pub use tap::{Direction, FrameBytes, Happening, LifeEvent, PacketKind, QpEnds, Seen, Tap};
 
 use crate::Ns;
 use crate::congestion::Window;
@@ -70,8 +79,10 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use reply::Reply;
 use rotations::Rotation;
+use sample::Interval;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use tap::{TapSlot, Witness, posted};
 use transmit::Accepting;
 
 /// Timers of a QP in the wheel: its packets', the request for a missing completion, and the SACK that it owes.
@@ -167,6 +178,10 @@ pub struct Nic {
     rng: Xoshiro256PlusPlus,
     /// The last turn of transmit.
     turned_at: Ns,
+    /// What time it is for requests that are posted.
+    clock: Ns,
+    interval: Interval,
+    tap: TapSlot,
     stats: Arc<Stats>,
 }
 
@@ -182,6 +197,7 @@ struct Outcome<'a> {
     stats: &'a Stats,
     /// Packets of the QP whose timers ran out, by this.
     timeouts: u64,
+    tap: Witness<'a>,
 }
 
 impl Observer for Outcome<'_> {
@@ -207,6 +223,7 @@ impl Observer for Outcome<'_> {
     }
 
     fn timed_out(&mut self, ev: u32) {
+        self.tap.tell(self.now, Happening::TimedOut { ev });
         if self.spraying.as_mut().is_some_and(|spraying| spraying.assume_bad(ev, self.now)) {
             self.events.push(self.now, self.address, ev, EvState::AssumedBad);
         }
@@ -220,6 +237,7 @@ impl Observer for Outcome<'_> {
     fn completed(&mut self, completion: Completion, wanted: bool) {
         let counter = if completion.status == Status::Success { &self.stats.completed } else { &self.stats.failed };
         counter.add(1);
+        self.tap.tell(self.now, Happening::Completed(completion));
         if wanted {
             self.completions.push_back(CompletionEntry { qpn: self.qpn, completion });
         }
@@ -270,6 +288,9 @@ impl Nic {
             held_immediates: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(params.seed),
             turned_at: Ns::ZERO,
+            clock: Ns::ZERO,
+            interval: Interval::default(),
+            tap: None,
             stats: Arc::new(Stats::default()),
             params,
         })
@@ -307,14 +328,18 @@ impl Nic {
     /// # Errors
     /// [`PostError::UnknownQp`], [`PostError::QueueFull`]. On a QP in the error state it completes as flushed.
     pub fn post_receive(&mut self, qpn: Qpn, wr_id: u64) -> Result<(), PostError> {
-        let qp = self.qp_mut(qpn).ok_or(PostError::UnknownQp)?;
-        if qp.state != QpState::Error {
-            return qp.responder.post_receive(wr_id);
-        }
+        let now = self.clock;
+        let Some((qp, mut outcome)) = self.with_outcome(now, qpn.slot()).filter(|(qp, _)| qp.qpn == qpn) else {
+            return Err(PostError::UnknownQp);
+        };
         let operation = Operation::Receive { immediate: 0 };
-        let completion = Completion { wr_id, operation, status: Status::Flushed, len: 0 };
-        self.stats.failed.add(1);
-        self.completions.push_back(CompletionEntry { qpn, completion });
+        if qp.state != QpState::Error {
+            qp.responder.post_receive(wr_id)?;
+            outcome.tap.tell(now, Happening::Posted { wr_id, operation, len: 0 });
+            return Ok(());
+        }
+        outcome.tap.tell(now, Happening::Posted { wr_id, operation, len: 0 });
+        outcome.completed(Completion { wr_id, operation, status: Status::Flushed, len: 0 }, true);
         Ok(())
     }
 
@@ -364,6 +389,7 @@ impl Nic {
             events: &mut self.events,
             stats: &self.stats,
             timeouts: 0,
+            tap: Witness::of(&mut self.tap, qp),
         };
         Some((qp, outcome))
     }
@@ -385,18 +411,21 @@ impl Nic {
     #[inline]
     pub fn post_write(&mut self, qpn: Qpn, request: &WriteRequest) -> Result<(), PostError> {
         let slot = qpn.slot();
-        let qp = self.qp_mut(qpn).ok_or(PostError::UnknownQp)?;
+        let now = self.clock;
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot).filter(|(qp, _)| qp.qpn == qpn) else {
+            return Err(PostError::UnknownQp);
+        };
         match qp.state {
             QpState::Rts => {}
             QpState::Rtr => return Err(PostError::NotReady),
             QpState::Error => {
-                let completion = request.completion(Status::Flushed);
-                self.stats.failed.add(1);
-                self.completions.push_back(CompletionEntry { qpn, completion });
+                outcome.tap.tell(now, posted(request));
+                outcome.completed(request.completion(Status::Flushed), true);
                 return Ok(());
             }
         }
         qp.requester.post(request)?;
+        outcome.tap.tell(now, posted(request));
         self.wake(slot);
         Ok(())
     }
@@ -464,7 +493,8 @@ impl Nic {
             Some(fault) => qp.requester.fail(fault, &mut outcome),
             None => qp.requester.flush(&mut outcome),
         }
-        flush_receives(qp, outcome.completions, outcome.stats);
+        flush_receives(qp, &mut outcome);
+        outcome.tap.tell(now, Happening::Failed(fault));
         // What it holds out of order takes no more room from others.
         let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
         let at = qp.group;
@@ -480,6 +510,7 @@ impl Nic {
     /// Handles every timer that is due.
     #[inline]
     pub fn on_time(&mut self, now: Ns) {
+        self.clock = now;
         while let Some(timer) = self.wheel.pop(now) {
             let slot = (timer / TIMERS_PER_QP) as usize;
             match timer % TIMERS_PER_QP {

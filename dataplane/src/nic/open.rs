@@ -3,17 +3,17 @@
 use super::destination::Destination;
 use super::qp::LastArrival;
 use super::qp::{Paths, QpPath};
+use super::tap::Witness;
 use super::{
-    Advertised, Alias, CompletionEntry, Nic, OpenError, Outcome, Placement, Qp, QpSpec, QpState, QpStats, Qpn, Stats,
-    TIMERS_PER_QP, place,
+    Advertised, Alias, Happening, Nic, OpenError, Outcome, Placement, Qp, QpSpec, QpState, QpStats, Qpn, TIMERS_PER_QP,
+    place,
 };
 use crate::Ns;
-use crate::transport::{Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
+use crate::transport::{Observer as _, Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
 use crate::wire::{
     Addressing, Encapsulation, LinkAddresses, Template, Timestamp, UsidPath, WriteHeaders, link_addresses,
 };
 use core::net::{IpAddr, Ipv6Addr};
-use std::collections::VecDeque;
 
 /// A requester that keeps to both ends' limits of Writes with Immediate.
 fn requester(params: &TransportParams, psn: Psn, peer: Advertised, depth: usize) -> Requester {
@@ -22,12 +22,8 @@ fn requester(params: &TransportParams, psn: Psn, peer: Advertised, depth: usize)
 }
 
 /// Ends the posted receives of a QP.
-pub(super) fn flush_receives(qp: &mut Qp, completions: &mut VecDeque<CompletionEntry>, stats: &Stats) {
-    let qpn = qp.qpn;
-    qp.responder.flush_receives(|completion| {
-        stats.failed.add(1);
-        completions.push_back(CompletionEntry { qpn, completion });
-    });
+pub(super) fn flush_receives(qp: &mut Qp, outcome: &mut Outcome<'_>) {
+    qp.responder.flush_receives(|completion| outcome.completed(completion, true));
 }
 
 /// The outer header that a QP was given, or that its profile's paths need.
@@ -124,6 +120,7 @@ impl Nic {
         }
         self.wheel.reserve(self.qps.len() * TIMERS_PER_QP as usize);
         self.completions.reserve(spec.send_depth + spec.receive_depth);
+        Witness::of(&mut self.tap, &qp).tell(now, Happening::Opened);
         self.qps[slot] = Some(Box::new(qp));
         self.tell_new_destination(destination);
         Ok(())
@@ -204,6 +201,10 @@ impl Nic {
         qp.requester =
             requester(&TransportParams { write_imm_limit: qp.write_imm_limit, ..params }, psn, peer, qp.send_depth);
         qp.state = QpState::Rts;
+        let now = self.clock;
+        if let Some((_, mut outcome)) = self.with_outcome(now, qpn.slot()) {
+            outcome.tap.tell(now, Happening::Ready);
+        }
         true
     }
 
@@ -213,7 +214,7 @@ impl Nic {
         let Some(mut qp) = self.qps.get_mut(slot).and_then(|entry| entry.take_if(|qp| qp.qpn == qpn)) else {
             return false;
         };
-        qp.requester.flush(&mut Outcome {
+        let mut outcome = Outcome {
             now,
             qpn,
             address: qp.remote_ip,
@@ -223,8 +224,11 @@ impl Nic {
             events: &mut self.events,
             stats: &self.stats,
             timeouts: 0,
-        });
-        flush_receives(&mut qp, &mut self.completions, &self.stats);
+            tap: Witness::of(&mut self.tap, &qp),
+        };
+        qp.requester.flush(&mut outcome);
+        flush_receives(&mut qp, &mut outcome);
+        outcome.tap.tell(now, Happening::Closed);
         if qp.state != QpState::Error {
             self.out_of_order -= qp.responder.out_of_order();
             self.held_immediates -= qp.responder.held_immediates();

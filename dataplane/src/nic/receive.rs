@@ -2,8 +2,10 @@
 
 use super::qp::{LastArrival, QpPath};
 use super::reply::{Answer, Reply, timestamp};
+use super::tap::Witness;
 use super::{
-    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK, TIMERS_PER_QP,
+    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Happening, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK,
+    TIMERS_PER_QP,
 };
 use crate::Ns;
 use crate::congestion::SackSignal;
@@ -32,6 +34,9 @@ impl Nic {
         let taken = self.take(now, port, frame);
         if let Err(reason) = taken {
             self.stats.dropped(reason);
+        }
+        if self.tap.is_some() {
+            self.show_received(now, port, frame, taken);
         }
         taken
     }
@@ -67,7 +72,7 @@ impl Nic {
 
     /// The QP that a packet is for.
     #[inline]
-    fn find(&self, packet: &Packet) -> Result<usize, DropReason> {
+    pub(super) fn find(&self, packet: &Packet) -> Result<usize, DropReason> {
         let dqp = packet.bth.dqp;
         let slot = if self.aliases.is_empty() { (dqp & 0xFFFF) as usize } else { self.find_learned(packet)? };
         let qp = self.qps.get(slot).and_then(|entry| entry.as_deref()).ok_or(DropReason::UnknownQp)?;
@@ -178,7 +183,7 @@ impl Nic {
         self.stats.placed.add(1);
         self.stats.placed_bytes.add(len as u64);
         self.stats.out_of_order.add(u64::from(!in_order));
-        match self.accept(slot, &arrival) {
+        match self.accept(now, slot, &arrival) {
             Ok(due) => {
                 self.reply(now, slot, packet, due);
                 Ok(())
@@ -192,18 +197,23 @@ impl Nic {
 
     /// Enters a placed packet into the window, and completes receives.
     #[inline]
-    fn accept(&mut self, slot: usize, arrival: &Arrival) -> Result<Due, Syndrome> {
+    fn accept(&mut self, now: Ns, slot: usize, arrival: &Arrival) -> Result<Due, Syndrome> {
         let Some(qp) = self.qps[slot].as_deref_mut() else { return Ok(Due::default()) };
         qp.stats.delivered += 1;
         qp.stats.delivered_bytes += u64::from(arrival.payload);
+        let mut witness = Witness::of(&mut self.tap, qp);
         let (qpn, completions, stats) = (qp.qpn, &mut self.completions, &self.stats);
         let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
         let received = &mut qp.stats.received_immediates;
         let due = qp.responder.accept(arrival, |completion| {
             *received += 1;
             stats.received_immediates.add(1);
+            witness.tell(now, Happening::Completed(completion));
             completions.push_back(CompletionEntry { qpn, completion });
         });
+        if arrival.psn.is_after(qp.responder.cack()) {
+            self.interval.reorder.add(qp.responder.out_of_order().into());
+        }
         self.out_of_order = self.out_of_order + qp.responder.out_of_order() - late;
         self.held_immediates = self.held_immediates + qp.responder.held_immediates() - held;
         due
@@ -320,8 +330,10 @@ impl Nic {
             penalty: sack.cc.rcv_cwnd_pen,
             restore: sack.cc.restore_cwnd,
         };
-        let destination = &mut self.destinations[at];
-        destination.last_rtt = rtt.or(destination.last_rtt);
+        if let Some(rtt) = rtt {
+            self.destinations[at].last_rtt = Some(rtt);
+            self.interval.rtt.add(rtt);
+        }
         self.groups[group].window.on_sack(now, &signal, inflight);
         if let QpPath::Sprayed(rotation) = path {
             self.take_skip(now, remote, rotation, sack);
@@ -351,8 +363,8 @@ impl Nic {
         let rtt = reflected_rtt(now, sack.cc.tx_timestamp);
         let (remote, path) = (qp.remote_ip, qp.path);
         let ev = self.probes.answered(qp.qpn, id, rtt)?;
-        let destination = &mut self.destinations[qp.destination];
-        destination.last_rtt = rtt.or(destination.last_rtt);
+        let at = qp.destination;
+        self.destinations[at].last_rtt = rtt.or(self.destinations[at].last_rtt);
         if sack.skip != Skip::Always {
             self.path_alive(now, remote, self.probed(path, ev));
         }

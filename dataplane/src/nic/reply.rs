@@ -1,6 +1,7 @@
 //! What answers a packet, or asks: SACKs, NACKs, cumulative ACKs and probes, which wait in one queue and use no window.
 
 use super::rotations::{FullPorts, ReplyFrom, Way};
+use super::tap::{Direction, Leaving, PacketKind, show};
 use super::transmit::{Accepting, ECT0};
 use super::{CONTROL_QUEUE_MAX, Nic, Qp, QpState, Qpn, Stats, TxBurst};
 use crate::Ns;
@@ -32,6 +33,16 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// What its packet is, and the reason of a NACK.
+    const fn kind(&self) -> (PacketKind, Option<u8>) {
+        match self {
+            Answer::Sack { .. } => (PacketKind::Sack, None),
+            Answer::Nack { reason, .. } => (PacketKind::Nack, Some(*reason as u8)),
+            Answer::Ack | Answer::Nak(_) => (PacketKind::Ack, None),
+            Answer::Probe { .. } => (PacketKind::Probe, None),
+        }
+    }
+
     /// Length of its extension headers in bytes.
     const fn ext_len(&self) -> usize {
         match self {
@@ -156,6 +167,16 @@ impl Nic {
         qp.address(frame, &way, marks);
         if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
             return Wrote::Done;
+        }
+        if let Some(tap) = &mut self.tap {
+            let (kind, nack) = reply.answer.kind();
+            let (direction, psn, ecn, way) = (Direction::Tx, psn.get(), marks.ecn, &way);
+            show(
+                &mut **tap,
+                &self.rotations,
+                qp,
+                &Leaving { at: now, way, direction, kind, psn, payload: 0, ecn, nack, frame },
+            );
         }
         out.commit();
         self.committed(now, way.port, Accepting { len: len as u32, is_data, packet: None }, 0, full);

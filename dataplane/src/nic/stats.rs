@@ -1,6 +1,6 @@
 //! Counters of one engine: written by its worker, read by anyone.
 
-use super::DropReason;
+use super::{Again, DropReason};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer. Adding is a plain load and store, without a lock on the bus.
@@ -38,6 +38,36 @@ macro_rules! counters {
             pub drops: [Counter; DropReason::COUNT],
         }
 
+        /// The counters at a moment.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+            /// Dropped frames by [`DropReason::index`].
+            pub drops: [u64; DropReason::COUNT],
+        }
+
+        impl Default for Counts {
+            fn default() -> Self {
+                Counts { $($name: 0,)+ drops: [0; DropReason::COUNT] }
+            }
+        }
+
+        impl Counts {
+            /// Takes what another engine counted.
+            pub fn merge(&mut self, other: &Counts) {
+                $(self.$name += other.$name;)+
+                for (own, other) in self.drops.iter_mut().zip(&other.drops) {
+                    *own += other;
+                }
+            }
+
+            /// Received frames that had no effect.
+            #[must_use]
+            pub fn dropped(&self) -> u64 {
+                self.drops.iter().sum()
+            }
+        }
+
         impl Default for Stats {
             fn default() -> Self {
                 Stats { $($name: Counter::default(),)+ drops: core::array::from_fn(|_| Counter::default()) }
@@ -45,6 +75,14 @@ macro_rules! counters {
         }
 
         impl Stats {
+            /// The counters as they are now.
+            #[must_use]
+            pub fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.get(),)+ drops: core::array::from_fn(|i| self.drops[i].get()) }
+            }
+            /// What each counter of [`Stats::iter`] counts, in its order: its name, and a sentence.
+            pub const TEXTS: &[(&str, &str)] = &[$((stringify!($name), concat!($($doc),+)),)+];
+
             /// All counters but the drops, by name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name.get()),)+].into_iter()
@@ -66,6 +104,12 @@ counters! {
     tx_data,
     /// Data packets sent again because they were lost.
     retransmits,
+    /// Of these, packets that a gap in SACKs gave up.
+    resent_by_gap,
+    /// Packets that a timer gave up.
+    resent_by_timeout,
+    /// Packets that a NACK refused.
+    resent_by_nack,
     /// Retransmissions whose first transmission turned out to have arrived.
     spurious_retransmits,
     /// Packets presumed lost because of a gap in SACKs.
@@ -126,6 +170,18 @@ impl Stats {
     pub fn dropped(&self, reason: DropReason) {
         if let Some(counter) = self.drops.get(reason.index()) {
             counter.add(1);
+        }
+    }
+
+    /// Counts a packet that is sent again.
+    #[inline]
+    pub fn resent(&self, cause: Again) {
+        match cause {
+            Again::Gap => self.resent_by_gap.add(1),
+            Again::Timeout => self.resent_by_timeout.add(1),
+            Again::Refused => self.resent_by_nack.add(1),
+            // It was not lost.
+            Again::Ask => {}
         }
     }
 

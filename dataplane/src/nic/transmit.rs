@@ -3,6 +3,8 @@
 use super::group::GroupState;
 use super::reply::Wrote;
 use super::rotations::FullPorts;
+use super::tap::PacketKind::Write;
+use super::tap::{Direction, Leaving, show};
 use super::{Nic, PortId, Qpn, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
 use crate::path::NoPath;
@@ -323,6 +325,12 @@ impl Nic {
         if !qp.template.seal(frame, body, payload) {
             return Turn::NoFetch;
         }
+        if let Some(tap) = &mut self.tap {
+            let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
+            let (psn, way) = (packet.psn.get(), &way);
+            let leaving = Leaving { at: now, way, direction, kind: Write, psn, payload, ecn: ECT0, nack: None, frame };
+            show(&mut **tap, &self.rotations, qp, &leaving);
+        }
         out.commit();
         let nominal = self.params.transport.nominal(packet.len);
         qp.requester.committed(packet, way.ev, nominal);
@@ -331,8 +339,9 @@ impl Nic {
         let group = &mut self.groups[group];
         let packet = if packet.is_tracked() {
             group.window.sent(nominal);
-            if again {
+            if let Some(cause) = packet.again() {
                 self.stats.retransmits.add(1);
+                self.stats.resent(cause);
                 qp.stats.retransmits += 1;
             }
             Some((qp.qpn, packet.psn))

@@ -7,4 +7,4 @@ mod spraying;
 
 pub use draw::EvSet;
 pub use params::{ENTROPY_MASK_BITS_MAX, SprayingError, SprayingParams};
-pub use spraying::{EvReport, EvState, NoPath, Pick, PortMask, Spraying};
+pub use spraying::{EvCensus, EvReport, EvState, NoPath, Pick, PortMask, Spraying};

@@ -25,6 +25,19 @@ pub enum EvState {
     Denied,
 }
 
+impl EvState {
+    /// Its name in records and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            EvState::Good => "good",
+            EvState::Skip => "skip",
+            EvState::AssumedBad => "assumed_bad",
+            EvState::Denied => "denied",
+        }
+    }
+}
+
 /// Ports of a NIC as bits: bit i is the engine's port i, which controllers call i + 1.
 pub type PortMask = u8;
 
@@ -107,6 +120,29 @@ pub struct EvReport {
     pub sent: u64,
 }
 
+/// How many entropy values are in each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EvCensus {
+    /// In use.
+    pub good: usize,
+    /// Passed over at their next turn.
+    pub skipped: usize,
+    /// Assumed bad.
+    pub assumed_bad: usize,
+    /// Denied, those that were replaced too.
+    pub denied: usize,
+}
+
+impl EvCensus {
+    /// Takes the values of another destination.
+    pub const fn merge(&mut self, other: &EvCensus) {
+        self.good += other.good;
+        self.skipped += other.skipped;
+        self.assumed_bad += other.assumed_bad;
+        self.denied += other.denied;
+    }
+}
+
 /// The spraying state of a destination: one rotation for all QPs to it that use the same profile.
 #[derive(Clone, Debug)]
 pub struct Spraying {
@@ -120,8 +156,14 @@ pub struct Spraying {
     /// Where replies, which take a path but no value of their own, go on.
     reply_cursor: usize,
     usable: Usable,
+    /// Values of the rotation that are not denied, in all: good, to be passed over, or assumed bad.
+    allowed: usize,
     /// Values of the rotation that are assumed bad, and not denied.
     bad: usize,
+    /// Values of the rotation that are to be passed over, and neither bad nor denied.
+    skips: usize,
+    /// Values that are denied, in the rotation or out of it.
+    denied: usize,
     ports_out: PortMask,
     min_active: u32,
     assumed_bad_ns: Option<u64>,
@@ -148,6 +190,7 @@ impl Spraying {
         let cursor = rng.random_range(0..rotation.len());
         let usable = Usable::All;
         let min_active = set.min_active;
+        let allowed = values.iter().filter(|value| value.turns > 0).count();
         Spraying {
             values,
             rotation,
@@ -155,7 +198,10 @@ impl Spraying {
             cursor,
             reply_cursor: cursor,
             usable,
+            allowed,
             bad: 0,
+            skips: 0,
+            denied: 0,
             ports_out: 0,
             min_active,
             assumed_bad_ns,
@@ -191,7 +237,9 @@ impl Spraying {
     #[inline]
     pub fn take(&mut self, pick: &Pick) {
         if let Some(marked) = pick.passed_over {
-            self.values[marked as usize].skip = false;
+            let value = &mut self.values[marked as usize];
+            self.skips -= usize::from(value.state() == EvState::Skip);
+            value.skip = false;
         }
         self.cursor = self.after(pick.at);
         self.values[self.rotation[pick.at] as usize].sent += 1;
@@ -266,7 +314,10 @@ impl Spraying {
     #[cold]
     fn tally(&mut self) {
         let turns = || self.rotation.iter().map(|&at| &self.values[at as usize]);
-        self.bad = self.values.iter().filter(|value| value.turns > 0 && value.bad && !value.denied).count();
+        let count = |state| self.values.iter().filter(|value| value.turns > 0 && value.state() == state).count();
+        (self.bad, self.skips) = (count(EvState::AssumedBad), count(EvState::Skip));
+        self.allowed = self.bad + self.skips + count(EvState::Good);
+        self.denied = self.values.iter().filter(|value| value.denied).count();
         let allowed = turns().filter(|value| !value.denied).count();
         let at_port = turns().filter(|value| !value.denied && self.ports_out & bit(&value.ev) == 0).count();
         let good = turns().filter(|value| !value.denied && !value.bad && self.ports_out & bit(&value.ev) == 0).count();
@@ -298,7 +349,9 @@ impl Spraying {
     /// Marks a value to be passed over once. One that is not in the rotation is no matter.
     pub fn mark(&mut self, ev: u32) {
         if let Some(value) = self.in_rotation(ev) {
+            let newly = value.state() == EvState::Good;
             value.skip = true;
+            self.skips += usize::from(newly);
         }
     }
 
@@ -309,7 +362,7 @@ impl Spraying {
         let last_ones = self.in_use() <= self.min_active as usize;
         let Some(value) = self.in_rotation(ev) else { return false };
         if last_ones && !value.bad {
-            value.skip = true;
+            self.mark(ev);
             return false;
         }
         value.back_at = back_at;
@@ -466,10 +519,27 @@ impl Spraying {
         })
     }
 
+    /// The state of a value, in the rotation or not.
+    #[must_use]
+    pub fn state(&self, ev: u32) -> Option<EvState> {
+        find(&self.values, ev).map(|at| self.values[at].state())
+    }
+
     /// How many values of the active set are assumed bad.
     #[must_use]
     pub const fn assumed_bad(&self) -> usize {
         self.bad
+    }
+
+    /// How many values are in each state.
+    #[must_use]
+    pub const fn census(&self) -> EvCensus {
+        EvCensus {
+            good: self.allowed - self.bad - self.skips,
+            skipped: self.skips,
+            assumed_bad: self.bad,
+            denied: self.denied,
+        }
     }
 }
 

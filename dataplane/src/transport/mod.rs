@@ -17,8 +17,8 @@ pub use params::{
 };
 pub use psn::{PSN_SPACE, Psn};
 pub use requester::{
-    Advertised, Completion, Fault, Loss, Observer, Operation, Outgoing, PostError, Requester, SackReport, Status,
-    WriteRequest, reflected_rtt,
+    Advertised, Again, Completion, Fault, Loss, Observer, Operation, Outgoing, PostError, Requester, SackReport,
+    Status, WriteRequest, reflected_rtt,
 };
 pub use responder::{Arrival, Due, Immediate, MPR_UNIT, Responder, SackOrigin, Standing};
 pub use wheel::Wheel;

@@ -1,6 +1,6 @@
 //! What is presumed lost: SACK gaps, timeouts and NACKs.
 
-use super::{Fault, Loss, NO_LIST, Observer, Requester, WAIT_LIST};
+use super::{Again, Fault, Loss, NO_LIST, Observer, Requester, WAIT_LIST};
 use crate::Ns;
 use crate::transport::Psn;
 use crate::wire::NackReason;
@@ -59,6 +59,10 @@ impl Requester {
         if cause == Loss::Gap {
             slot.timeouts = 0;
         }
+        slot.cause = match cause {
+            Loss::Gap => Again::Gap,
+            Loss::Timeout => Again::Timeout,
+        };
         observer.lost(slot.nominal, cause);
         self.queue_again(psn);
     }
@@ -118,6 +122,7 @@ impl Requester {
         }
         slot.refusals = slot.refusals.saturating_add(1);
         slot.timeouts = 0;
+        slot.cause = Again::Refused;
         let nominal = slot.nominal;
         self.land(at, observer);
         let trimmed = matches!(reason, Some(NackReason::Trimmed | NackReason::TrimmedLastHop));

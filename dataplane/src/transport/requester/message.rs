@@ -89,11 +89,16 @@ pub struct Completion {
 }
 
 impl WriteRequest {
+    /// What it is.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        if self.immediate.is_some() { Operation::WriteImm } else { Operation::Write }
+    }
+
     /// The completion of this request.
     #[must_use]
     pub const fn completion(&self, status: Status) -> Completion {
-        let operation = if self.immediate.is_some() { Operation::WriteImm } else { Operation::Write };
-        Completion { wr_id: self.wr_id, operation, status, len: self.len }
+        Completion { wr_id: self.wr_id, operation: self.operation(), status, len: self.len }
     }
 }
 

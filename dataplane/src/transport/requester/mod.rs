@@ -36,6 +36,19 @@ pub enum Loss {
     Timeout,
 }
 
+/// Why a packet goes out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// A gap in SACKs.
+    Gap,
+    /// A timeout.
+    Timeout,
+    /// A NACK.
+    Refused,
+    /// It was not lost: it asks once more for the ACK that completes its message.
+    Ask,
+}
+
 /// What ends a QP from the requester's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -84,8 +97,8 @@ pub trait Observer {
 pub(crate) enum Turn {
     /// For the first time.
     Fresh,
-    /// It was lost.
-    Again,
+    /// It was lost, for this reason.
+    Again(Again),
     /// To ask once more for the ACK that completes a message; it is not in flight.
     Ask,
 }
@@ -123,6 +136,16 @@ impl Outgoing {
         !matches!(self.turn, Turn::Fresh)
     }
 
+    /// Why it goes out again; `None` for a first transmission.
+    #[must_use]
+    pub const fn again(&self) -> Option<Again> {
+        match self.turn {
+            Turn::Fresh => None,
+            Turn::Again(cause) => Some(cause),
+            Turn::Ask => Some(Again::Ask),
+        }
+    }
+
     /// True when the packet counts in flight and its timer starts when the port accepts it.
     #[must_use]
     pub const fn is_tracked(&self) -> bool {
@@ -145,6 +168,8 @@ struct Slot {
     refusals: u16,
     /// The timer list that holds it, or `NO_LIST`.
     timer: u8,
+    /// Why it was presumed lost last.
+    cause: Again,
     in_flight: bool,
     in_resent: bool,
 }
@@ -160,6 +185,7 @@ const EMPTY: Slot = Slot {
     timeouts: 0,
     refusals: 0,
     timer: NO_LIST,
+    cause: Again::Gap,
     in_flight: false,
     in_resent: false,
 };
@@ -268,6 +294,12 @@ impl Requester {
         self.window
     }
 
+    /// PSNs from the oldest that is not acknowledged to the next to be used.
+    #[must_use]
+    pub const fn psns_in_flight(&self) -> u32 {
+        self.outstanding_span()
+    }
+
     #[inline]
     fn index(&self, psn: Psn) -> usize {
         psn.get() as usize & (self.slots.len() - 1)
@@ -286,7 +318,7 @@ impl Requester {
     }
 
     #[inline]
-    fn outstanding_span(&self) -> u32 {
+    const fn outstanding_span(&self) -> u32 {
         self.next.distance(self.una) as u32
     }
 
@@ -380,9 +412,10 @@ impl Requester {
             return Some(ask);
         }
         let psn = if room { self.next_lost()? } else { return None };
-        let number = self.slots[self.index(psn)].message;
+        let slot = &self.slots[self.index(psn)];
+        let (number, turn) = (slot.message, Turn::Again(slot.cause));
         let message = self.messages.get(number.wrapping_sub(self.front) as usize)?;
-        Some(self.packet(message, number, psn, Turn::Again))
+        Some(self.packet(message, number, psn, turn))
     }
 
     /// The next new packet. It asks for an ACK when it ends its message or fills the PSN window.
@@ -451,7 +484,7 @@ impl Requester {
                     self.cutting = self.cutting.wrapping_add(cut.into());
                 }
             }
-            Turn::Again => {
+            Turn::Again(_) => {
                 self.lost.clear(psn);
                 self.lost_count -= 1;
                 self.lost_from = psn;
