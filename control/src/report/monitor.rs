@@ -20,6 +20,8 @@ const QPS_MAX: usize = 16;
 const POINTS_MAX: usize = 1_200;
 /// Packets before the first one that was trimmed or sent again, and packets after it, that are looked at closely.
 const CLOSE: usize = 300;
+/// The ECN field of a packet that a switch marked.
+const CONGESTION: &str = "3";
 /// Half of all PSNs: they have 24 bits.
 const PSN_HALF: i64 = 1 << 23;
 
@@ -73,8 +75,8 @@ pub(super) struct Monitor {
     has_ev: bool,
     has_psn: bool,
     pub(super) span: Span,
-    pub(super) trimmed: u64,
-    pub(super) marked: u64,
+    trimmed: u64,
+    marked: u64,
 }
 
 impl Monitor {
@@ -103,10 +105,10 @@ impl Monitor {
             monitor.span.add(at);
             let (way, what) = (row.text(direction), row.text(kind));
             monitor.count_direction(way, what);
-            let is_trimmed = row.flag(trimmed);
+            let is_trimmed = !matches!(row.text(trimmed), "" | "no" | "false" | "0");
             if way == "rx" {
                 monitor.trimmed += u64::from(is_trimmed);
-                monitor.marked += u64::from(row.flag(ecn));
+                monitor.marked += u64::from(row.text(ecn) == CONGESTION);
             }
             if has_type && what != "write" {
                 continue;
@@ -181,7 +183,12 @@ impl Monitor {
         };
         let mut panels = vec![self.ev_panel(), self.psn_panel()];
         panels.extend(self.close_panel());
-        panels.push(Panel::new("Packets that the monitor saw", packets));
+        let marks = format!(
+            "Of the packets received, {} were trimmed and {} marked by switches.",
+            grouped(self.trimmed),
+            grouped(self.marked)
+        );
+        panels.push(Panel::new("Packets that the monitor saw", packets).note(marks));
         Section { title: "Packets", panels }
     }
 

@@ -304,6 +304,7 @@ impl Stats {
         let Known { node, name, .. } = &self.nics[n];
         let alone = self.nics.iter().filter(|other| other.name == *name).count() == 1;
         match (node.is_empty(), name.is_empty(), alone) {
+            (_, false, true) if name.to_lowercase().starts_with("nic") => name.clone(),
             (_, false, true) => format!("NIC {name}"),
             (false, true, _) => format!("node {node}"),
             (false, false, false) => format!("node {node}, NIC {name}"),

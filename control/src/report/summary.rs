@@ -52,8 +52,8 @@ pub(super) fn figures(digest: &Digest) -> Vec<Figure> {
     if let Some(flows) = flows {
         figures.push(("Flows", grouped(flows.flows as u64)));
     }
-    if let Some(messages) = of_stats(Total::Completed).or_else(|| events.as_ref().map(|events| events.completed)) {
-        figures.push(("Messages", format!("{} completed", grouped(messages))));
+    if let Some(requests) = of_stats(Total::Completed).or_else(|| events.as_ref().map(|events| events.completed)) {
+        figures.push(("Work requests", format!("{} completed", grouped(requests))));
     }
     let bytes = of_stats(Total::DataBytesRx);
     let bytes = bytes.or_else(|| flows.as_ref().map(|flows| flows.bytes().round() as u64));
@@ -74,7 +74,7 @@ pub(super) fn figures(digest: &Digest) -> Vec<Figure> {
     ];
     let dropped: Vec<String> = dropped.into_iter().flatten().collect();
     if !dropped.is_empty() {
-        figures.push(("Lost (frames dropped)", dropped.join(", ")));
+        figures.push(("Frames dropped", dropped.join(", ")));
     }
     if let Some(links) = links {
         figures
