@@ -160,6 +160,32 @@ fn latencies_are_of_requests_that_were_created_and_completed() {
 }
 
 #[test]
+fn requests_of_one_number_end_in_the_order_of_their_creation() {
+    let rows = "time_us,event,local_qp,wr_id,operation,status\n10,wr_created,1,5,write,\n20,wr_created,1,5,write,\n\
+                110,wr_completed,1,5,write,success\n120,wr_completed,1,5,write,success\n";
+    let made = make(Dir::new(&[("mrc-events.csv", rows)]).path(), "Run").unwrap();
+    let (_, text, _) = panel(&made, "Latency by operation");
+    assert!(text.contains("write2100100100100100"), "two of 100 us: {text}");
+}
+
+#[test]
+fn a_first_row_after_a_long_wait_does_not_make_all_points_as_wide() {
+    let mut rows = String::from("time_us,nic,interval_us,total_data_bytes_rx,calc_mean_rtt_ns\n50000,a,50000,0,\n");
+    for n in 1..=20 {
+        let rtt = if (8..12).contains(&n) { String::new() } else { "6000".into() };
+        rows += &format!("{},a,1000,{},{rtt}\n", 50_000 + n * 1000, n * 125_000);
+    }
+    let made = make(Dir::new(&[("mrc-transport-stats.csv", &rows)]).path(), "Run").unwrap();
+    let (_, text, _) = panel(&made, "Goodput");
+    assert_eq!(text.matches("NIC a: 1 Gbit/s").count(), 20, "{text}");
+    let page = parse(&made.html);
+    let title = page.descendants().find(|node| node.text() == Some("Round-trip times, over all NICs")).unwrap();
+    let lines = title.parent().unwrap().descendants().filter(|node| node.has_tag_name("polyline"));
+    let colour = |node: &roxmltree::Node<'_, '_>| node.attribute("stroke") == Some("#0072B2");
+    assert_eq!(lines.filter(colour).count(), 2, "where there is no sample the line is interrupted");
+}
+
+#[test]
 fn records_of_a_simulation_are_drawn_too() {
     let dir = Dir::new(&[("flows.csv", FLOWS), ("links.csv", LINKS)]);
     let made = make(dir.path(), "Run").unwrap();

@@ -6,7 +6,7 @@ use super::summary::Span;
 use crate::error::Error;
 use crate::text::grouped;
 use hdrhistogram::Histogram;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
 
 /// Work requests that wait for their end at most; further ones have no latency.
@@ -55,7 +55,9 @@ impl Events {
             qp_errors: 0,
             span: Span::default(),
         };
-        let mut open: HashMap<String, (f64, String)> = HashMap::new();
+        // A number may be used again while it is in use: requests of a queue pair end in the order of their creation.
+        let mut open: HashMap<String, VecDeque<(f64, String)>> = HashMap::new();
+        let mut waiting = 0;
         let mut key = String::new();
         while let Some(row) = rows.next()? {
             let at = row.time(time)?;
@@ -69,12 +71,19 @@ impl Events {
             match name {
                 "qp_error" => events.qp_errors += 1,
                 "wr_created" if row.text(operation) == RECEIVE => {}
-                "wr_created" if open.len() < OPEN_MAX => {
-                    open.insert(key.clone(), (at, row.text(operation).to_owned()));
+                "wr_created" if waiting < OPEN_MAX => {
+                    open.entry(key.clone()).or_default().push_back((at, row.text(operation).to_owned()));
+                    waiting += 1;
                 }
                 "wr_created" => events.unmatched += 1,
                 "wr_completed" | "wr_failed" => {
-                    let began = open.remove(&key);
+                    let began = open.get_mut(&key).and_then(VecDeque::pop_front);
+                    if began.is_some() {
+                        waiting -= 1;
+                        if open[&key].is_empty() {
+                            open.remove(&key);
+                        }
+                    }
                     let status = row.text(status);
                     let well = name == "wr_completed" && WELL.iter().any(|word| status.eq_ignore_ascii_case(word));
                     if !well {
@@ -94,7 +103,7 @@ impl Events {
                 _ => {}
             }
         }
-        events.unmatched += open.len() as u64;
+        events.unmatched += waiting as u64;
         Ok(events)
     }
 

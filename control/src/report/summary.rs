@@ -43,7 +43,7 @@ pub(super) fn figures(digest: &Digest) -> Vec<Figure> {
     let Digest { stats, events, flows, links, .. } = digest;
     let of_stats = |total| stats.as_ref().and_then(|stats| stats.total(total));
     let us = digest.span().length();
-    let mut figures: Vec<Figure> = vec![("Duration", duration(us))];
+    let mut figures: Vec<Figure> = vec![("Duration", duration(us, 6))];
     let nics = stats.as_ref().map(Stats::nics).filter(|&nics| nics > 0);
     let nics = nics.or_else(|| flows.as_ref().map(|flows| flows.nics.len()));
     if let Some(nics) = nics {
@@ -117,11 +117,11 @@ fn again(digest: &Digest) -> Option<String> {
     Some(if causes.is_empty() { text } else { format!("{text}: {}", causes.join(", ")) })
 }
 
-/// A time in the unit that suits it.
-pub(super) fn duration(us: f64) -> String {
+/// A time in the unit that suits it, with at most `digits` digits after the point.
+pub(super) fn duration(us: f64, digits: usize) -> String {
     match us {
-        us if us >= 1e6 => format!("{} s", number(us / 1e6, 6)),
-        us if us >= 1e3 => format!("{} ms", number(us / 1e3, 6)),
+        us if us >= 1e6 => format!("{} s", number(us / 1e6, digits)),
+        us if us >= 1e3 => format!("{} ms", number(us / 1e3, digits)),
         us => format!("{} us", number(us, 3)),
     }
 }

@@ -114,15 +114,21 @@ impl Timeline {
         zero: bool,
         value: impl Fn(&Cell, &[Cell]) -> f64,
     ) -> Vec<Vec<(f64, f64)>> {
+        let points: Vec<(i64, f64)> = self
+            .bins
+            .iter()
+            .filter_map(|(&bin, cells)| {
+                let cell = cells.get(line).filter(|cell| !cell.is_empty());
+                let value = cell.map(|cell| value(cell, cells)).or(zero.then_some(0.0));
+                value.filter(|value| value.is_finite()).map(|value| (bin, value))
+            })
+            .collect();
+        // Bins from one look at everything to the next; or from one row of the line to its next, with some more for those that are late.
+        let shortest = self.shortest();
+        let usual = if zero { shortest } else { usual(&points) };
         let mut pieces: Vec<Vec<(f64, f64)>> = Vec::new();
         let mut before: Option<i64> = None;
-        let shortest = self.shortest();
-        // Some more, for rows that are late.
-        let usual = shortest + shortest / 2 + 1;
-        for (&bin, cells) in &self.bins {
-            let cell = cells.get(line).filter(|cell| !cell.is_empty());
-            let point = cell.map(|cell| value(cell, cells)).or(zero.then_some(0.0)).filter(|value| value.is_finite());
-            let Some(value) = point else { continue };
+        for &(bin, value) in &points {
             let gap = before.filter(|before| bin - before > usual);
             match (pieces.last_mut(), gap) {
                 (Some(piece), Some(before)) if zero => {
@@ -156,6 +162,13 @@ impl Timeline {
         let bins = self.bins.keys();
         bins.clone().skip(1).zip(bins).map(|(later, bin)| later - bin).min().unwrap_or(1)
     }
+}
+
+/// How far apart two points of a line may be without a gap between them: two and a half times what they mostly are.
+fn usual(points: &[(i64, f64)]) -> i64 {
+    let mut steps: Vec<i64> = points.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    steps.sort_unstable();
+    steps.get(steps.len() / 2).map_or(1, |step| step * 5 / 2 + 1)
 }
 
 /// Points of which every k-th is kept; k doubles whenever there would be more than `max`.
