@@ -3,7 +3,7 @@
 use super::panel::{LINES_MAX, Line, Panel, Section, Unit};
 use super::source::{Column, Rows};
 use super::summary::{Span, duration};
-use super::timeline::Timeline;
+use super::timeline::{Gaps, Timeline};
 use crate::error::Error;
 use crate::text::grouped;
 use std::collections::HashMap;
@@ -352,13 +352,13 @@ impl Stats {
         let first = at * RATE_CELLS;
         let all = first + LINES_MAX;
         let (title, lines) = if nics <= LINES_MAX {
-            let lines = (0..nics).map(|n| line(self.nic_name(n), self.timeline.pieces(first + n, false, rate)));
+            let lines = (0..nics).map(|n| line(self.nic_name(n), self.timeline.pieces(first + n, Gaps::Rows, rate)));
             (title.to_owned(), lines.collect())
         } else {
             let lines = vec![
-                line("mean of all NICs".into(), self.timeline.pieces(all, false, rate)),
-                line("highest".into(), self.timeline.pieces(all, false, |cell, _| cell.max)),
-                line("lowest".into(), self.timeline.pieces(all, false, |cell, _| cell.min)),
+                line("mean of all NICs".into(), self.timeline.pieces(all, Gaps::Rows, rate)),
+                line("highest".into(), self.timeline.pieces(all, Gaps::Rows, |cell, _| cell.max)),
+                line("lowest".into(), self.timeline.pieces(all, Gaps::Rows, |cell, _| cell.min)),
             ];
             (format!("{title}, {} NICs", grouped(nics as u64)), lines)
         };
@@ -368,11 +368,11 @@ impl Stats {
     fn panel(&self, spec: &PanelSpec, first: usize) -> Panel {
         let lines = spec.lines.iter().enumerate().map(|(at, line)| {
             let pieces = match line.how {
-                How::Count(_) => self.timeline.pieces(first + at, false, |cell, _| cell.sum),
-                How::Mean => self.timeline.pieces(first + at, false, |cell, _| cell.sum / cell.weight),
-                How::Min => self.timeline.pieces(first + at, false, |cell, _| cell.min),
-                How::Max => self.timeline.pieces(first + at, false, |cell, _| cell.max),
-                How::Sum => self.timeline.pieces(first + at, false, |cell, _| cell.last),
+                How::Count(_) => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.sum),
+                How::Mean => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.sum / cell.weight),
+                How::Min => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.min),
+                How::Max => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.max),
+                How::Sum => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.last),
             };
             Line { name: line.name.to_owned(), pieces }
         });
