@@ -5,7 +5,7 @@ use super::units::{Rate, Size, Time};
 use crate::controller::PROBE_PERIOD;
 use dataplane::congestion::NsccParams;
 use dataplane::congestion::profile::CcConfig;
-use dataplane::nic::{FetchParams, HostBufferParams, NicParams, WhenFull};
+use dataplane::nic::{Credits, FetchParams, HostBufferParams, NicParams, WhenFull};
 use dataplane::path::SprayingParams;
 use dataplane::time::SEC;
 use dataplane::transport::{RttMode, TransportParams};
@@ -165,6 +165,7 @@ impl IngressTable {
         HostBufferParams {
             capacity: self.size.map_or(default.capacity, |size| size.0),
             drain_rate: self.drain_rate.map_or(default.drain_rate, |rate| rate.0),
+            credits: default.credits,
             low_percent: self.low_percent.unwrap_or(default.low_percent),
             high_percent: self.high_percent.unwrap_or(default.high_percent),
             max_penalty: self.max_penalty.unwrap_or(default.max_penalty),
@@ -268,6 +269,7 @@ impl NicTable {
         params.limits.fetch = self.host_interface.map(|host| FetchParams {
             rate: host.lane_rate.0.saturating_mul(host.lane_count.into()),
             read_request: host.read_request_size.unwrap_or(64),
+            credits: Credits::default(),
         });
         self.check(&params, source)?;
         Ok(params)

@@ -44,11 +44,22 @@ const STOPS: &[Broken] = &[
     (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.lane_bps = \"0Gbps\"", 2, "16 lanes"),
     (Rule::EngineLimit, "model.limits = true\nnetwork_interface.ingress_buffer.total_buffer_size = \"1B\"", 2, "no room"),
     (Rule::EngineLimit, "model.limits = true\nnetwork_interface.egress_buffer.total_buffer_size = \"4KB\"", 2, "no room for a full packet"),
+    (Rule::EngineLimit, "network_interface.medium.delay = \"60001ms\"", 1, "give 60s or less"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.rx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes: give 16B or more"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.tx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.rx_data_buffer_size = \"0B\"", 2, "a byte of data: give 1B or more"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.tx_data_buffer_size = \"0B\"", 2, "a byte of data"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.rx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.tx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.rx_data_buffer_size = \"0B\"", 2, "a byte of data"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.tx_data_buffer_size = \"0B\"", 2, "a byte of data"),
+    (Rule::OutOfRange, "model.pcie_round_trip = \"1001us\"", 1, "pcie_round_trip takes 0ns to 1ms"),
 ];
 
 #[rustfmt::skip]
 const WARNS: &[Broken] = &[
-    (Rule::DoesNotAct, "host_interface.host_side.rx_data_buffer_size = \"1MB\"", 1, "transaction layer"),
+    (Rule::LimitsOff, "host_interface.host_side.rx_data_buffer_size = \"1MB\"", 1, "model.limits"),
+    (Rule::NotInUse, "model.limits = true\nmodel.pcie_round_trip = \"0ns\"\nhost_interface.nic_side.tx_header_buffer_size = \"1MB\"", 3, "model.pcie_round_trip is 0"),
     (Rule::LimitsOff, "network_interface.egress_buffer.total_buffer_size = \"512KB\"", 1, "model.limits"),
     (Rule::NotInUse, "nscc.max_congestion_window = 54", 1, "OverrideSpecMaxCongestionWindow is false"),
     (Rule::NotInUse, "nscc.target_queue_delay = \"9us\"", 1, "OverrideSpecTargetQueueDelay is false"),
@@ -105,6 +116,10 @@ fn what_is_not_in_use_stops_nothing() {
         "nscc.config_base_rtt = \"1ns\"\nqp_manager.trimming_enabled = false",
         "nscc.config_base_rtt = \"1ns\"\nnscc.override_spec_target_queue_delay = true",
         "network_interface.egress_buffer.total_buffer_size = \"0B\"",
+        "host_interface.nic_side.tx_data_buffer_size = \"0B\"",
+        "model.limits = true\nmodel.pcie_round_trip = \"0ns\"\nhost_interface.nic_side.rx_header_buffer_size = \"0B\"",
+        "model.limits = true\nhost_interface.host_side.rx_header_buffer_size = \"16B\"\nmodel.pcie_round_trip = \"1ms\"",
+        "model.limits = true\nhost_interface.host_side.tx_data_buffer_size = \"1B\"\nmodel.pcie_round_trip = \"1ms\"",
         "packet_spraying.starting_port_offset = 65408",
     ] {
         read(text).config.setup().nic.validate().unwrap();
