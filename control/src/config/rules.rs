@@ -144,7 +144,8 @@ impl Loaded {
     fn finding(&self, (rule, full, why): Broken) -> Finding {
         let attribute = find(full);
         let key = attribute.filter(|_| self.nested).map_or(full.to_owned(), Attribute::document_name);
-        Finding { rule, file: self.file.clone(), line: self.set.get(full).copied().flatten(), key, why }
+        let (file, line) = self.place(full);
+        Finding { rule, file: file.to_owned(), line, key, why }
     }
 
     /// What the configuration does that its writer may not have meant, with what is known of the switches.

@@ -127,6 +127,44 @@ fn what_is_not_in_use_stops_nothing() {
 }
 
 #[test]
+fn an_option_is_named_where_it_is_to_blame_and_the_file_where_it_is() {
+    let with = |text: &str, sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+        Loaded::read_with(text, "nic.toml", &sets)
+    };
+    let found =
+        with("nscc.quick_adapt_gate = 32\n", &["qp_manager.mss=0", "mss=1024", "qp_manager=3", "nscc.eta_multiplier"]);
+    let lines: Vec<String> = found.unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "nic.toml:1: nscc.quick_adapt_gate: 32 is out of range: QuickAdaptGate takes 0 to 31 [out-of-range]",
+            "--set: qp_manager.mss: 0 is out of range: MSS takes 1 or more [out-of-range]",
+            "--set: mss: there is no such key; did you mean qp_manager.mss? [unknown-attribute]",
+            "--set: qp_manager: is a section and no key: name one of its keys, as in qp_manager.KEY=VALUE [wrong-nesting]",
+            "--set: nscc.eta_multiplier: has no value: give KEY=VALUE, as in qp_manager.mss=1024 [syntax]",
+        ]
+    );
+    // The rules about several values see what comes out, and blame what set it.
+    let offset = "packet_spraying.starting_port_offset = 65500\n";
+    assert_eq!(with(offset, &[]).unwrap_err()[0].line, Some(1));
+    assert_eq!(with(offset, &["packet_spraying.entropy_mask_bits=5"]).map(|_| ()), Ok(()));
+    let found = with("qp_manager.mss = 1024", &["packet_spraying.starting_port_offset=65500"]).unwrap_err();
+    assert!(found[0].to_string().starts_with("--set: packet_spraying.starting_port_offset: 65500 and"), "{}", found[0]);
+    let warned = with("", &["nscc.max_congestion_window=54"]).unwrap().warnings(Switches::default());
+    assert!(warned[0].to_string().starts_with("--set: nscc.max_congestion_window: is not used"), "{}", warned[0]);
+}
+
+#[test]
+fn an_option_takes_the_place_of_the_file_and_the_last_of_several_counts() {
+    let sets = ["qp_manager.mss=2048".to_owned(), "qp_manager.mss = 1024".to_owned()];
+    let loaded = Loaded::read_with("qp_manager.mss = 512\nnscc.delay_alpha = 0.5", "nic.toml", &sets).unwrap();
+    assert_eq!((loaded.config.qp_manager.mss, loaded.config.nscc.delay_alpha), (1024, 0.5));
+    assert_eq!(loaded.toml(), "[qp_manager]\nmss = 1024\n\n[nscc]\ndelay_alpha = 0.5\n");
+    assert_eq!(Loaded::set_alone(&sets).unwrap().config.qp_manager.mss, 1024);
+}
+
+#[test]
 fn everything_that_is_wrong_is_said_in_the_order_of_lines() {
     let found = wrong("[nscc]\nquick_adapt_gate = 32\nfoo = 1\n[qp_manager]\nmss = 0\n");
     assert_eq!(rules_of(&found), [Rule::OutOfRange, Rule::UnknownAttribute, Rule::OutOfRange]);
