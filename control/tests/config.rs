@@ -7,6 +7,7 @@ mod config {
     mod nested;
     mod rules;
     mod runs;
+    mod simulated;
     mod walk;
 
     use control::config::{Attribute, Finding, Loaded, Rule};
