@@ -2,9 +2,11 @@
 
 mod config {
     mod acts;
+    mod behaves;
     mod command;
     mod documented;
     mod nested;
+    mod observed;
     mod rules;
     mod runs;
     mod simulated;
