@@ -1,5 +1,6 @@
 //! Reading a TOML file so that an error names the file, the line, the key, and the way out.
 
+use crate::config::Finding;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
@@ -55,6 +56,19 @@ impl fmt::Display for FileError {
             write!(f, ": {key}")?;
         }
         write!(f, ": {}", self.why)
+    }
+}
+
+impl From<Vec<Finding>> for FileError {
+    /// What is wrong with a configuration, all of it.
+    fn from(findings: Vec<Finding>) -> FileError {
+        let mut findings = findings.into_iter();
+        let Some(Finding { rule, file, line, key, why }) = findings.next() else {
+            return FileError { file: String::new(), line: None, key: None, why: "nothing is wrong".into() };
+        };
+        let more: String = findings.map(|finding| format!("\nerror: {finding}")).collect();
+        let key = Some(key).filter(|key| !key.is_empty());
+        FileError { file, line, key, why: format!("{why} [{rule}]{more}") }
     }
 }
 

@@ -3,6 +3,7 @@
 mod fault_file;
 mod file;
 mod flows;
+mod nic_config;
 mod nic_file;
 mod pattern;
 pub mod plan_file;
@@ -16,10 +17,10 @@ mod sample;
 mod scenario;
 #[cfg(test)]
 mod scenario_tests;
-pub(crate) mod units;
 mod ways;
 mod world;
 
+pub(crate) use crate::units;
 pub use file::FileError;
 pub use flows::{Done, Flow, FlowReport, Traffic};
 pub use pattern::{FLOWS_MAX, MEMORY_MAX};
@@ -29,6 +30,6 @@ pub use records::Records;
 pub use report::{FlowRow, LinkRow, Report, Times};
 pub use run::Run;
 pub use sample::{EvSample, FlowSample, LinkSample, Sample};
-pub use scenario::Scenario;
+pub use scenario::{Beside, Scenario};
 pub use units::{Rate, Share, Size, Time};
 pub use world::{Completed, Link, World, WorldError};
