@@ -8,6 +8,7 @@ pub mod error;
 mod field;
 pub mod records;
 pub mod replay;
+pub mod report;
 pub mod sim;
 mod text;
 mod units;

@@ -11,6 +11,7 @@ mod man;
 mod output;
 mod records;
 mod replay;
+mod report;
 mod signal;
 mod sim;
 
@@ -51,6 +52,7 @@ enum Command {
     Man(man::Args),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
+    Report(report::Args),
     Sim(sim::Args),
 }
 
@@ -76,6 +78,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Ev(args) => ev::run(&args),
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Replay(args) => replay::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Sim(args) => sim::run(&args),
     };
     match done {
