@@ -10,3 +10,4 @@ pub mod records;
 pub mod replay;
 pub mod sim;
 mod text;
+pub mod top;

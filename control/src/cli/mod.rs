@@ -8,6 +8,7 @@ mod ev;
 mod output;
 mod replay;
 mod sim;
+mod top;
 
 use crate::error;
 
@@ -41,6 +42,7 @@ enum Command {
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
     Sim(sim::Args),
+    Top(top::Args),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -89,6 +91,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Ev(args) => ev::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Top(args) => top::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
