@@ -11,4 +11,5 @@ pub mod replay;
 pub mod report;
 pub mod sim;
 mod text;
+pub mod top;
 mod units;

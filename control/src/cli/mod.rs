@@ -14,6 +14,7 @@ mod replay;
 mod report;
 mod signal;
 mod sim;
+mod top;
 
 use crate::error;
 
@@ -54,6 +55,7 @@ enum Command {
     Replay(replay::Args),
     Report(report::Args),
     Sim(sim::Args),
+    Top(top::Args),
 }
 
 /// Runs the command that `args` name, the first of which is the program's own name. Errors go to standard error.
@@ -80,6 +82,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Top(args) => top::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
