@@ -7,6 +7,7 @@ pub mod controller;
 pub mod error;
 mod field;
 mod file;
+pub mod host;
 pub mod records;
 pub mod replay;
 pub mod sim;
