@@ -10,6 +10,7 @@ mod file;
 pub mod host;
 pub mod records;
 pub mod replay;
+pub mod run;
 pub mod sim;
 mod text;
 mod units;

@@ -7,6 +7,7 @@ mod decode;
 mod ev;
 mod output;
 mod replay;
+mod run;
 mod sim;
 
 use crate::error;
@@ -40,6 +41,7 @@ enum Command {
     Ev(ev::Args),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
+    Run(run::Args),
     Sim(sim::Args),
 }
 
@@ -88,6 +90,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
     };
     match done {
