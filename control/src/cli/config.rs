@@ -3,6 +3,7 @@
 use super::output::standard_output;
 use crate::config::{Attribute, Finding, Loaded, Origin, Switches, attributes, document, export};
 use crate::error::{Error, say};
+use crate::run::RunFile;
 use clap::{Subcommand, ValueEnum};
 use comfy_table::{Table, TableComponent, presets};
 use serde::Serialize;
@@ -27,7 +28,7 @@ pub(super) struct Args {
 enum Command {
     /// Show every attribute: its value, and whether that is the default or from which line it comes
     Show(Show),
-    /// Check a file by all rules; the exit code is 2 where one stops it
+    /// Check a file by all rules, and its table [run] if it has one; the exit code is 2 where it is stopped
     Check(Check),
     /// Turn the nested form of the Scala MRC NIC documentation into TOML
     Import {
@@ -135,7 +136,7 @@ fn write_nested(file: &Path, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// Reads a configuration, or says all that is wrong with it.
-fn load(path: &Path, read: impl Fn(&str, &str) -> Result<Loaded, Vec<Finding>>) -> Result<Loaded, Error> {
+pub(super) fn load<T>(path: &Path, read: impl Fn(&str, &str) -> Result<T, Vec<Finding>>) -> Result<T, Error> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
     tracing::debug!(file = name, bytes = text.len(), "a configuration is read");
@@ -164,6 +165,9 @@ pub(super) fn warn(findings: &[Finding]) {
 
 fn check(args: &Check, out: &mut dyn Write) -> Result<(), Error> {
     let loaded = load_with(args.file.as_deref(), &args.set)?;
+    if let Some(file) = &args.file {
+        load(file, |text, name| Ok(RunFile::read(text, name)))?.map_err(|e| Error::Usage(e.to_string()))?;
+    }
     let knows = |switch| args.switches.contains(&switch);
     let switches = Switches { flowlet: knows(Switch::Flowlet), no_trimming: knows(Switch::NoTrimming) };
     let warnings = loaded.warnings(switches);

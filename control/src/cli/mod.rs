@@ -12,6 +12,7 @@ mod output;
 mod records;
 mod replay;
 mod report;
+mod run;
 mod signal;
 mod sim;
 mod top;
@@ -54,6 +55,7 @@ enum Command {
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
     Report(report::Args),
+    Run(run::Args),
     Sim(sim::Args),
     Top(top::Args),
 }
@@ -81,6 +83,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Top(args) => top::run(&args),
     };

@@ -9,6 +9,9 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The table of what a NIC that runs has beside its attributes.
+const RUN: &str = "run";
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
@@ -86,6 +89,10 @@ impl Reader<'_> {
     /// Reads the table at `prefix`, which is empty or ends with a point.
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table {
+            if prefix.is_empty() && key.get_ref() == RUN {
+                // What `mrcnic run` starts is no attribute, and is read there.
+                continue;
+            }
             let full = format!("{prefix}{}", key.get_ref());
             let line = self.line(key.span().start);
             if key.get_ref().contains('.') {

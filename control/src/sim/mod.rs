@@ -1,7 +1,6 @@
 //! Virtual time: many NICs over a fabric in software, with controllers, and one seed for one history; and the files that say what happens.
 
 mod fault_file;
-mod file;
 mod flows;
 mod nic_config;
 mod nic_file;
@@ -20,8 +19,10 @@ mod scenario_tests;
 mod ways;
 mod world;
 
-pub(crate) use crate::units;
-pub use file::FileError;
+use crate::{file, units};
+
+pub use crate::file::FileError;
+pub use crate::units::{Rate, Share, Size, Time};
 pub use flows::{Done, Flow, FlowReport, Traffic};
 pub use pattern::{FLOWS_MAX, MEMORY_MAX};
 pub use plan_file::PlanFile;
@@ -31,5 +32,4 @@ pub use report::{FlowRow, LinkRow, Report, Times};
 pub use run::Run;
 pub use sample::{EvSample, FlowSample, LinkSample, Sample};
 pub use scenario::{Beside, Scenario};
-pub use units::{Rate, Share, Size, Time};
 pub use world::{Completed, Link, World, WorldError};
