@@ -91,6 +91,7 @@ fn joined(values: impl Iterator<Item = impl ToString>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(" ")
 }
 
+/// How many data packets as many queue pairs send before an answer could have come.
 pub(super) fn before_the_first_answer(text: &str, qps: usize) -> String {
     let bytes = 1100 * FULL;
     let (mut pair, first) = pair(text, bytes);
@@ -104,6 +105,7 @@ pub(super) fn before_the_first_answer(text: &str, qps: usize) -> String {
     count.to_string()
 }
 
+/// When the last packet of a message of 256 is sent for the first time, in us.
 pub(super) fn last_first_sent(text: &str) -> String {
     let (_, sent) = sent(text, MESSAGE, 200 * US, pass);
     let fresh: Vec<&Sent> = sent.iter().filter(|sent| !sent.again).collect();
@@ -111,6 +113,7 @@ pub(super) fn last_first_sent(text: &str) -> String {
     (fresh[255].at.0 / US).to_string()
 }
 
+/// How many data packets a port takes that sends none of them.
 pub(super) fn payloads_in_a_full_egress_buffer(text: &str) -> String {
     let (mut pair, qp) = pair(text, MESSAGE);
     // It takes frames, and never says that they are sent.
@@ -124,7 +127,7 @@ fn some_or_none(count: u64) -> String {
     if count > 0 { "some" } else { "none" }.to_owned()
 }
 
-/// Both NICs send at once.
+/// Whether the ingress buffer of a NIC drops packets, where two NICs write to each other.
 pub(super) fn dropped_at_ingress(text: &str) -> String {
     let (mut pair, qp) = pair(text, MESSAGE);
     post(&mut pair, &qp, MESSAGE);
@@ -136,7 +139,7 @@ pub(super) fn dropped_at_ingress(text: &str) -> String {
     some_or_none(pair.nics[1].stats().drops_by(DropReason::IngressFull))
 }
 
-/// The first NIC is as without the last line of the configuration.
+/// Whether the ingress buffer of the receiver drops packets; the sender is as the first two lines of the configuration say.
 pub(super) fn ingress_of_the_second(text: &str) -> String {
     let params = |text: &str| -> NicParams { read(text).config.setup().nic };
     let others: Vec<&str> = text.lines().take(2).collect();
@@ -148,26 +151,31 @@ pub(super) fn ingress_of_the_second(text: &str) -> String {
     some_or_none(pair.nics[1].stats().drops_by(DropReason::IngressFull))
 }
 
+/// The DSCP of a packet that is lost, and of its retransmission.
 pub(super) fn marks(text: &str) -> String {
     let (_, sent) = sent(text, FULL, 200 * US, |before, _| if before == 0 { Fate::Drop } else { Fate::Pass });
     assert_eq!(sent.iter().map(|sent| sent.again).collect::<Vec<_>>(), [false, true]);
     joined(sent.iter().map(|sent| sent.dscp))
 }
 
+/// Lengths of the data frames of a message of 4,096 bytes.
 pub(super) fn sizes(text: &str) -> String {
     joined(sent(text, FULL, 20 * US, pass).1.iter().map(|sent| sent.len))
 }
 
+/// How many UDP source ports 256 data packets have.
 pub(super) fn ports(text: &str) -> String {
     let (_, sent) = sent(text, MESSAGE, 100 * US, pass);
     sent.iter().map(|sent| sent.port).collect::<BTreeSet<u32>>().len().to_string()
 }
 
+/// The lowest one of them.
 pub(super) fn lowest_port(text: &str) -> String {
     let (_, sent) = sent(text, MESSAGE, 100 * US, pass);
     sent.iter().map(|sent| sent.port).min().unwrap().to_string()
 }
 
+/// How many losses a gap told of, and how many a timer, where the first of 256 packets is lost.
 pub(super) fn losses(text: &str) -> String {
     let (pair, sent) = sent(text, MESSAGE, 400 * US, |before, _| if before == 0 { Fate::Drop } else { Fate::Pass });
     assert_eq!(sent.iter().filter(|sent| sent.again).map(|sent| sent.psn).collect::<Vec<_>>(), [0]);
@@ -175,11 +183,13 @@ pub(super) fn losses(text: &str) -> String {
     joined([&stats.lost_by_gap, &stats.lost_by_timeout].into_iter().map(|counter| counter.get()))
 }
 
+/// When a packet that is always lost is sent again the first three times, in us.
 pub(super) fn resent_at(text: &str) -> String {
     let (_, sent) = sent(text, FULL, 3 * MS, lose);
     joined(sent.iter().filter(|sent| sent.again).take(3).map(|sent| sent.at.0 / US))
 }
 
+/// How often a packet that is always lost is sent in 2 ms, and how many queue pairs have failed then.
 pub(super) fn retries(text: &str) -> String {
     let (pair, sent) = sent(text, FULL, 2 * MS, lose);
     joined([sent.len() as u64, pair.nics[0].stats().qp_errors.get()].into_iter())
@@ -207,14 +217,17 @@ fn after_one(text: &str, late: Late) -> NsccSnapshot {
     nscc(&pair)
 }
 
+/// The average queueing delay in ns after one packet that is late.
 pub(super) fn average_delay(text: &str, late: Late) -> String {
     after_one(text, late).average_delay_ns.to_string()
 }
 
+/// What NSCC does on the SACK of one packet that is late.
 pub(super) fn rule(text: &str, late: Late) -> String {
     format!("{:?}", after_one(text, late).rule)
 }
 
+/// The window once eight packets were trimmed, in bytes.
 pub(super) fn window_after_trims(text: &str) -> String {
     let (mut pair, qp) = with_a_base(text, Late(0));
     watch(&mut pair, |before, frame| if before < 8 { Fate::Replace(trimmed(frame, 12)) } else { Fate::Pass });
@@ -244,6 +257,7 @@ fn simulated(text: &str, scenario: &str, end: u64) -> Run {
     run
 }
 
+/// When a message of one packet between two NICs below one switch is done, in ns.
 pub(super) fn ends_after(text: &str) -> String {
     let scenario = "[fabric]\ntopology = \"leaf-spine\"\nleaves = 1\nnics_per_leaf = 2\nspines = 1\n\
                     host = { overhead = 0 }\n\
@@ -252,6 +266,7 @@ pub(super) fn ends_after(text: &str) -> String {
     run.traffic().flow(run.world(), 0).unwrap().1.ended.unwrap().0.to_string()
 }
 
+/// How many probes a NIC sends in 3 ms that has eight paths, one of which swallows everything.
 pub(super) fn probes(text: &str) -> String {
     let scenario = "verify = false\nduration = \"3ms\"\n[fabric]\ntopology = \"paths\"\nnics = 2\npaths = 8\n\
                     [[fault]]\nat = \"0ns\"\nwhat = \"black-hole\"\nwhere = \"p0.t0.0>p0.t1.0\"\n\

@@ -81,7 +81,7 @@ pub enum NoCredits {
     #[error("a header buffer has no room for a header of 16 bytes")]
     Header,
     /// Not even a bit a second fits through the data buffer.
-    #[error("a data buffer has no room for a byte, or its credits take days to come back")]
+    #[error("a data buffer has no room for a byte, or its credits take too many seconds to come back")]
     Data,
 }
 
