@@ -341,3 +341,53 @@ fn a_file_that_is_wrong_starts_nothing_and_config_check_says_the_same() {
     assert_eq!(run.status.code(), Some(2));
     assert!(String::from_utf8(run.stderr).unwrap().contains("has no table [run]"));
 }
+
+/// A page over HTTP from a UNIX socket.
+fn get(socket: &Path) -> String {
+    use std::io::Write;
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+#[test]
+fn a_living_nic_records_the_rotation_of_a_message_of_1_mib_and_serves_its_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let connect = format!("connect = \"{}/a.exchange\"", dir.display());
+    let recorded = format!(
+        "metrics = \"unix:{0}/metrics\"\nnode_id = 7\n\n[run.records]\ndir = \"{0}/out\"\ncapture = \"{0}/a.pcapng\"\n\n[[run.port]]",
+        dir.display()
+    );
+    let attributes = "\n[nic]\nenable_monitor = true\nenable_event_logging = true\n";
+    let file_a = head(dir, "a", attributes).replace("[[run.port]]", &recorded) + &peer("b", "");
+    let mut a = Nic::start(dir, "a", &file_a);
+    let b = Nic::start(dir, "b", &(head(dir, "b", "") + &peer("a", &connect)));
+    until("they join", || a.peer("b")["state"] == "joined" && b.peer("a")["state"] == "joined");
+    a.ask(&["write", "--peer", "b", "--size", "1MiB"]).unwrap();
+    let page = get(&dir.join("metrics"));
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("mrcnic_completed_total{nic=\"a\"} 1"), "{page}");
+    let said = a.reload(&file_a.replace("node_id = 7", "node_id = 8"), "left as it was");
+    assert!(said.contains("run.node_id can't change"), "{said}");
+    a.signal("-TERM");
+    let (code, said) = a.end();
+    assert_eq!(code, Some(0), "{said}");
+    let rows = |name: &str| -> Vec<std::collections::BTreeMap<String, String>> {
+        let mut reader = csv::Reader::from_path(dir.join("out").join(name)).unwrap();
+        reader.deserialize().map(Result::unwrap).collect()
+    };
+    let monitor = rows("mrc-monitor.csv");
+    let mut uses = std::collections::BTreeMap::new();
+    let sent: Vec<_> = monitor.iter().filter(|row| row["direction"] == "tx" && row["type"] == "write").collect();
+    sent.iter().for_each(|row| *uses.entry(row["ev"].as_str()).or_insert(0) += 1);
+    let used = |times: i32| uses.values().filter(|&&count| count == times).count();
+    assert_eq!((sent.len(), uses.len(), used(4), used(3)), (256, 72, 40, 32));
+    assert!(monitor.iter().all(|row| row["node_id"] == "7"));
+    let events = rows("mrc-events.csv");
+    let completed = events.iter().find(|row| row["event"] == "wr_completed").unwrap();
+    assert_eq!((completed["bytes"].as_str(), completed["status"].as_str()), ("1048576", "success"));
+    assert!(rows("mrc-transport-stats.csv").len() > 10);
+    assert!(std::fs::metadata(dir.join("a.pcapng")).unwrap().len() > 1 << 20);
+}

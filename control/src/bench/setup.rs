@@ -8,8 +8,7 @@ use crate::controller::metrics::{MetricsAddress, MetricsServer};
 use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link};
 use crate::error::say;
 use crate::host::bring_up;
-use crate::records::{Node, Recording, WorkerRecords, epoch};
-use dataplane::Ns;
+use crate::records::{Node, Recording, WorkerRecords};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
     Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Worker, WorkerOptions, Workers,
@@ -205,7 +204,9 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut b = has_b.then(|| Side::new(1, &ports[1], options, pairs, params)).transpose()?;
     let clock = Clock::new(&eal);
     let names = if has_b { &["a", "b"][..] } else { &["a"] };
-    let (recording, records) = record(options, names, pairs, max_frame, clock.now())?;
+    let node = |(id, name): (u32, &&str)| (Node { id, name: (*name).into() }, pairs);
+    let nodes = (0..).zip(names).map(node).collect();
+    let (recording, records) = Recording::of(&options.records, nodes, max_frame, clock.now())?;
     let engines = a.nics.iter_mut().chain(b.iter_mut().flat_map(|b| &mut b.nics));
     let mut records: Vec<WorkerRecords> = records.into_iter().flatten().collect();
     // Before the first QP: its opening is an event.
@@ -288,23 +289,6 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         recording,
         clock,
     })
-}
-
-/// Starts what is recorded of NICs with so many workers each, if anything is.
-fn record(
-    options: &Options,
-    names: &[&str],
-    workers: usize,
-    max_frame: usize,
-    now: Ns,
-) -> Result<(Option<Recording>, Vec<Vec<WorkerRecords>>), Error> {
-    if !options.records.wants_anything() {
-        return Ok((None, Vec::new()));
-    }
-    let node = |(id, name): (u32, &&str)| (Node { id, name: (*name).into() }, workers);
-    let nodes = (0..).zip(names).map(node).collect();
-    let (recording, ends) = Recording::start(&options.records, nodes, max_frame, epoch(now))?;
-    Ok((Some(recording), ends))
 }
 
 /// Gives a fabric a worker of its own, or to the last one. A thread of its own on a core that is not would wait there for whole slices of

@@ -12,6 +12,7 @@ use super::seat::Seat;
 use super::spec::DeviceSpec;
 use crate::controller::{ControlThread, ControlledNic, Controller, Operator, Server};
 use crate::error::Error;
+use crate::records::{Node, Recording};
 use crossbeam::queue::SegQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{Clock, Eal, Impairments, Port, PortConfig, PortStats, Worker, WorkerOptions, Workers};
@@ -29,7 +30,7 @@ pub struct Device {
     inner: Arc<Inner>,
 }
 
-/// What handles keep alive. Fields go in this order: operators, workers, control thread, ports.
+/// What handles keep alive. Fields go in this order: operators, workers, records, control thread, ports.
 pub(super) struct Inner {
     /// Told apart from other devices of the process by this.
     pub(super) number: u64,
@@ -45,6 +46,7 @@ pub(super) struct Inner {
     clock: Clock,
     _server: Option<Server>,
     threads: Workers<Nic, Seat>,
+    _recording: Option<Recording>,
     control: ControlThread,
     ports: Vec<Port>,
 }
@@ -86,10 +88,14 @@ impl Device {
         let infos = port_infos(&ports);
         let params = params(&spec, longest_frame(&ports))?;
         let engine = |k: usize| Nic::new(NicParams { seed: params.seed.wrapping_add(k as u64), ..params }, &infos);
-        let nics: Vec<Nic> =
+        let mut nics: Vec<Nic> =
             (0..spec.workers).map(engine).collect::<Result<_, _>>().map_err(|e| Error::Usage(e.to_string()))?;
         let stats: Vec<Arc<Stats>> = nics.iter().map(|nic| Arc::clone(nic.stats())).collect();
         let clock = Clock::new(eal);
+        let node = Node { id: spec.node_id, name: spec.name.as_str().into() };
+        let (recording, ends) =
+            Recording::of(&spec.records, vec![(node, spec.workers)], longest_frame(&ports), clock.now())?;
+        let mut records = ends.into_iter().flatten();
         let mut control = ControlThread::start(move || clock.now())?;
         let (links, ends) = bring_up::links(spec.workers, &control);
         let links_of_ports = ports.iter().map(Port::link_watch).collect();
@@ -102,9 +108,13 @@ impl Device {
             (0..spec.workers).map(|_| WorkerRing::new(spec.ring, Arc::clone(&stop))).collect();
         let events: Arc<SegQueue<AsyncEvent>> = Arc::default();
         let seat = |(k, link)| {
+            let mut records = records.next();
+            if let (Some(records), Some(nic)) = (&mut records, nics.get_mut(k)) {
+                records.attach(nic);
+            }
             let hooks = spec.hooks.as_ref().map(|maker: &HookMaker| maker.hooks(k)).unwrap_or_default();
             let jobs = workers.get(k).map(WorkerRing::jobs).unwrap_or_else(|| unreachable!("a ring for each worker"));
-            Seat { link, jobs, books: Books::new(Arc::clone(&events)), hooks }
+            Seat { link, jobs, books: Books::new(Arc::clone(&events)), records, hooks }
         };
         let seats: Vec<Seat> = links.into_iter().enumerate().map(seat).collect();
         let lanes = bring_up::lanes(&mut ports, nics, seats, |_| Impairments::default())?;
@@ -130,6 +140,7 @@ impl Device {
             clock,
             _server: server,
             threads,
+            _recording: recording,
             control,
             ports,
         };

@@ -4,6 +4,7 @@ use super::books::Books;
 use super::hook::Hooks;
 use super::ring::Job;
 use crate::controller::WorkerEnd;
+use crate::records::WorkerRecords;
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{App, Poll};
@@ -18,6 +19,7 @@ pub(super) struct Seat {
     pub(super) link: WorkerEnd,
     pub(super) jobs: Arc<ArrayQueue<Job>>,
     pub(super) books: Books,
+    pub(super) records: Option<WorkerRecords>,
     /// What else there is to do in each turn.
     pub(super) hooks: Hooks,
 }
@@ -26,6 +28,9 @@ impl App<Nic> for Seat {
     #[inline]
     fn poll(&mut self, now: Ns, nic: &mut Nic) -> Poll {
         let told = self.link.exchange(now, nic);
+        if let Some(records) = &mut self.records {
+            records.turn(now, nic);
+        }
         let reaped = self.books.reap(nic);
         let worked = self.work(now, nic);
         let hooked = self.hooks.turn(now, nic);

@@ -3,6 +3,7 @@
 use super::hook::HookMaker;
 use crate::controller::PROBE_PERIOD;
 use crate::error::Error;
+use crate::records::RecordSpec;
 use dataplane::dpdk::{PortConfig, PortSpec};
 use dataplane::nic::{NicParams, PORTS_MAX};
 use std::path::PathBuf;
@@ -40,6 +41,10 @@ pub struct DeviceSpec {
     pub ring: usize,
     /// Where operators may ask (`mrcnic ctl`).
     pub ctl: Option<PathBuf>,
+    /// What is recorded.
+    pub records: RecordSpec,
+    /// The NIC's number in records.
+    pub node_id: u32,
     /// What else runs on the workers.
     pub hooks: Option<HookMaker>,
 }
@@ -58,6 +63,8 @@ impl Default for DeviceSpec {
             idle_polls: 64,
             ring: RING,
             ctl: None,
+            records: RecordSpec::default(),
+            node_id: 0,
             hooks: None,
         }
     }

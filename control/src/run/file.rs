@@ -1,7 +1,9 @@
 //! The `[run]` table of a NIC's configuration: what `mrcnic run` starts, and whom it knows.
 
+use crate::controller::metrics::MetricsAddress;
 use crate::file::{FileError, Source, Step};
 use crate::host::{ExchangeAddress, OFFER_QPS_MAX, Offer, WORKERS_MAX};
+use crate::records::{Format, SNAPLEN_MAX};
 use crate::units::{Size, Time};
 use dataplane::dpdk::PortSpec;
 use dataplane::nic::PORTS_MAX;
@@ -43,6 +45,15 @@ pub struct RunTable {
     /// How long to wait for what is in flight when going down.
     #[serde(default = "drain")]
     pub drain: Time,
+    /// Where metrics are served over HTTP.
+    #[serde(default)]
+    pub metrics: Option<String>,
+    /// The NIC's number in records.
+    #[serde(default)]
+    pub node_id: u32,
+    /// What is recorded, and where.
+    #[serde(default)]
+    pub records: RecordsTable,
     /// Its ports.
     #[serde(default)]
     pub port: Vec<PortTable>,
@@ -54,6 +65,20 @@ pub struct RunTable {
     /// Whom it has QPs with.
     #[serde(default)]
     pub peer: Vec<PeerTable>,
+}
+
+/// Records. Which there are is up to the attributes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordsTable {
+    /// Their directory.
+    pub dir: Option<PathBuf>,
+    /// How rows are written.
+    pub format: Format,
+    /// A file for a capture of the packets that the monitor selects.
+    pub capture: Option<PathBuf>,
+    /// Bytes of each packet that the capture keeps; all without.
+    pub snaplen: Option<u32>,
 }
 
 /// A port.
@@ -153,6 +178,8 @@ pub struct RunFile {
     pub ports: Vec<PortSpec>,
     /// Where peers connect to.
     pub listen: Option<ExchangeAddress>,
+    /// Where metrics are served.
+    pub metrics: Option<MetricsAddress>,
     /// Where each peer is connected to, in the order of the file.
     pub connect: Vec<Option<ExchangeAddress>>,
     /// Ethernet addresses to send to, of each peer, for each port; empty where the peer's own are.
@@ -214,6 +241,12 @@ fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
         parsed.transpose()
     };
     let listen = address(&["listen".into()], &table.listen)?;
+    let metrics = table.metrics.as_deref().map(|text| text.parse().map_err(|why| wrong(&["metrics".into()], why)));
+    let metrics = metrics.transpose()?;
+    if table.records.snaplen.is_some_and(|len| len == 0 || len > SNAPLEN_MAX) {
+        let path = ["records".into(), "snaplen".into()];
+        return Err(wrong(&path, format!("a capture keeps 1 to {SNAPLEN_MAX} bytes of a packet")));
+    }
     let mut names = BTreeSet::new();
     for (n, region) in table.region.iter().enumerate() {
         let path = |key| ["region".into(), n.into(), Step::Key(key)];
@@ -269,7 +302,7 @@ fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
         let hops = hops.iter().map(|text| self::mac(text)).collect::<Result<Vec<_>, _>>();
         next_hops.push(hops.map_err(|why| wrong(&path("next_hop"), why))?);
     }
-    Ok(RunFile { table, ports, listen, connect, next_hops, mac })
+    Ok(RunFile { table, ports, listen, metrics, connect, next_hops, mac })
 }
 
 fn mac(text: &str) -> Result<MacAddr, String> {

@@ -9,12 +9,14 @@ mod service;
 mod session;
 mod show;
 
-pub use file::{AddressTable, PeerTable, PortTable, QPS_MAX, RegionTable, RunFile, RunTable};
+pub use file::{AddressTable, PeerTable, PortTable, QPS_MAX, RecordsTable, RegionTable, RunFile, RunTable};
 
-use crate::config::{Finding, Loaded, Setup};
+use crate::config::{Finding, Loaded, RecordSettings, Setup};
 use crate::controller::Server;
+use crate::controller::metrics::MetricsServer;
 use crate::error::{Error, say};
 use crate::host::{Device, DeviceSpec, ExchangeListener};
+use crate::records::{CaptureSpec, RecordSpec, SNAPLEN_MAX};
 use dataplane::nic::NicParams;
 use notify::Notify;
 use reload::Running;
@@ -72,6 +74,12 @@ impl NicFile {
         show::pairing(&self.run.table.name, &show::offers(&self.run, &self.setup()))
     }
 
+    fn records(&self, settings: RecordSettings) -> RecordSpec {
+        let RecordsTable { dir, format, capture, snaplen } = self.run.table.records.clone();
+        let snaplen = snaplen.unwrap_or(SNAPLEN_MAX);
+        RecordSpec { dir, format, settings, capture: capture.map(|path| CaptureSpec { path, snaplen }) }
+    }
+
     fn device(&self, seed: u64) -> DeviceSpec {
         let (table, setup) = (&self.run.table, self.setup());
         DeviceSpec {
@@ -82,6 +90,8 @@ impl NicFile {
             params: NicParams { seed, ..setup.nic },
             probe_period_ns: setup.probe_period_ns,
             idle_polls: table.idle_polls,
+            node_id: table.node_id,
+            records: self.records(setup.records),
             ..DeviceSpec::default()
         }
     }
@@ -115,8 +125,10 @@ pub fn run(file: NicFile, out: &mut dyn Write) -> Result<(), Error> {
     };
     let listener = file.run.listen.as_ref().map(bound).transpose()?;
     let host: Arc<dyn crate::controller::Host> = service.clone();
+    let metered = operator.clone();
     let ctl = file.run.table.ctl.as_deref().map(|path| Server::listen(path, operator.with_host(host)));
     let ctl = ctl.transpose()?;
+    let metrics = file.run.metrics.as_ref().map(|at| MetricsServer::listen(at, metered)).transpose()?;
     service.serve(listener).map_err(Error::Failure)?;
     out.write_all(describe(&service, &file).as_bytes())?;
     out.flush()?;
@@ -125,7 +137,7 @@ pub fn run(file: NicFile, out: &mut dyn Write) -> Result<(), Error> {
     notify.tell("STOPPING=1");
     // Whoever is still asked for something answers now.
     service.end();
-    drop(ctl);
+    drop((ctl, metrics));
     ended
 }
 

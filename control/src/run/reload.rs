@@ -123,6 +123,9 @@ fn fixed(old: &RunTable, new: &RunTable) -> Vec<&'static str> {
         ("run.listen", old.listen == new.listen),
         ("run.idle_polls", old.idle_polls == new.idle_polls),
         ("run.seed", old.seed == new.seed),
+        ("run.metrics", old.metrics == new.metrics),
+        ("run.node_id", old.node_id == new.node_id),
+        ("run.records", old.records == new.records),
         ("run.port", old.port == new.port),
         ("run.address", old.address == new.address),
     ];
