@@ -101,6 +101,15 @@ fn a_configuration_file_acts_on_both_nics_and_options_go_before_it() {
         (&2048.into(), &100.into()),
         "a hundred values for packets of 2,108 bytes"
     );
+    let set = ["--set", "qp_manager.mss=512", "--set", "qp_manager.packet_spraying_type=Default Packet Spraying"];
+    for config in [&["--config", path][..], &[]] {
+        let report = json(&[&["--seconds", "0.1", "--sizes", "4096"][..], config, &set].concat());
+        assert_eq!((&report["mss"], &report["spraying"]), (&512.into(), &"default".into()), "{config:?}");
+        assert_eq!(results(&report)[0]["verified"], true);
+    }
+    let output = bench(&["--set", "qp_manager.max_psn_range=40000"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--set: qp_manager.max_psn_range: 40000 is out of range"));
     std::fs::write(&file, "[qp_manager]\nmax_psn_range = 40000\n").unwrap();
     let output = bench(&["--config", path]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -2,12 +2,15 @@
 
 mod config {
     mod acts;
+    mod behaves;
     mod command;
     mod documented;
     mod nested;
+    mod observed;
     mod records_act;
     mod rules;
     mod runs;
+    mod simulated;
     mod walk;
 
     use control::config::{Attribute, Finding, Loaded, Rule};

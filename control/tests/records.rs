@@ -140,6 +140,46 @@ fn statistics_add_up_to_what_was_sent() {
     assert!(!rtts.is_empty() && rtts.iter().all(|&rtt| (2_000.0..50_000.0).contains(&rtt)), "{rtts:?}");
 }
 
+#[test]
+fn a_scenario_records_what_its_configuration_says_and_its_capture_is_in_virtual_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (scenario, records) = (dir.path().join("one.toml"), dir.path().join("out"));
+    let capture = dir.path().join("one.pcapng");
+    fs::write(&scenario, ONE_MESSAGE.replace("base_rtt = \"6us\"", "config = \"nic.toml\"")).unwrap();
+    fs::write(dir.path().join("nic.toml"), EVERYTHING).unwrap();
+    Command::cargo_bin("mrcnic")
+        .unwrap()
+        .arg("sim")
+        .arg(&scenario)
+        .args(["--record-format", "jsonl", "--set", "monitor.log_rx=false", "--records"])
+        .arg(&records)
+        .arg("--capture")
+        .arg(&capture)
+        .assert()
+        .success();
+    for name in ["mrc-transport-stats", "mrc-events", "flows", "links", "evs"] {
+        let text = fs::read_to_string(records.join(format!("{name}.jsonl"))).unwrap();
+        assert!(text.lines().next().is_some_and(|line| line.starts_with("{\"time_us\":")), "{name}");
+    }
+    let monitor = fs::read_to_string(records.join("mrc-monitor.jsonl")).unwrap();
+    let rows: Vec<Value> = monitor.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let data: Vec<&Value> = rows.iter().filter(|row| row["type"] == "write").collect();
+    assert!(rows.iter().all(|row| row["direction"] == "tx"));
+    let values: std::collections::BTreeSet<u64> = data.iter().map(|row| row["ev"].as_u64().unwrap()).collect();
+    assert_eq!((data.len(), values.len()), (256, 72));
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(fs::File::open(&capture).unwrap()).unwrap();
+    let mut last = std::time::Duration::ZERO;
+    let mut packets = 0;
+    while let Some(block) = reader.next_block() {
+        if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block.unwrap() {
+            assert!(packet.timestamp >= last);
+            (last, packets) = (packet.timestamp, packets + 1);
+        }
+    }
+    assert_eq!(packets, rows.len());
+    assert!(last < std::time::Duration::from_micros(100));
+}
+
 fn bench() -> Command {
     let mut command = Command::cargo_bin("mrcnic").unwrap();
     command.args(["bench", "--seconds", "0.05", "--sizes", "65536", "--workers", "1", "--json"]);

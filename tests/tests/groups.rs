@@ -4,7 +4,8 @@ use dataplane::Ns;
 use dataplane::congestion::profile::CcConfig;
 use dataplane::congestion::{NsccParams, Rule};
 use dataplane::nic::{
-    CcProfileRef, DropReason, FetchParams, GroupState, HostBufferParams, NicParams, PacingParams, SendLimits, WhenFull,
+    CcProfileRef, Credits, DropReason, FetchParams, GroupState, HostBufferParams, NicParams, PacingParams, SendLimits,
+    WhenFull,
 };
 use dataplane::time::{MS, US};
 use dataplane::wire::{Opcode, Packet};
@@ -176,7 +177,7 @@ fn a_paced_port_spaces_frames_by_their_length_and_control_goes_first() {
 
 #[test]
 fn payload_is_fetched_no_faster_than_the_hosts_link_carries_it() {
-    let fetch = FetchParams { rate: 31_520_000_000, read_request: 64 };
+    let fetch = FetchParams { rate: 31_520_000_000, read_request: 64, credits: Credits::default() };
     let limits = SendLimits { fetch: Some(fetch), ..SendLimits::default() };
     let mut pair = Pair::new(NicParams { limits, ..NicParams::default() }, 1 << 20, Channel::default(), 1);
     let log = watch(&mut pair);

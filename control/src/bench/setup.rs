@@ -5,14 +5,13 @@ use super::fabric::{Between, far_config, own_core};
 use super::side::{Side, connect, full_frame};
 use super::{Error, FabricOptions, Link, Options};
 use crate::controller::metrics::{MetricsAddress, MetricsServer};
-use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link, link};
+use crate::controller::{ControlEnd, ControlThread, ControlledNic, Controller, Server, Waker, fabric_link};
 use crate::error::say;
-use crate::records::{Node, Recording, WorkerRecords, epoch};
-use dataplane::Ns;
+use crate::host::bring_up;
+use crate::records::{Node, Recording, WorkerRecords};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
-    Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Steering, Worker, WorkerOptions,
-    Workers,
+    Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Worker, WorkerOptions, Workers,
 };
 use dataplane::fabric::{Fabric, Plan};
 use dataplane::nic::{Nic, NicParams, PacingParams, SendLimits, Stats};
@@ -27,10 +26,6 @@ use std::sync::atomic::AtomicBool;
 const PACING_BURST_NS: u64 = 20_000;
 /// Frames that a ring between two ports holds: more than both windows together.
 const RING_FRAMES: u32 = 8192;
-/// Frames that wait for the worker that owns their source.
-const STEERING_FRAMES: usize = 1024;
-/// Segment sizes that are tried, from the largest, when none is given.
-const MSS_DEFAULTS: [u32; 5] = [4096, 2048, 1024, 512, 256];
 
 /// A running bench.
 pub(super) struct Running {
@@ -74,10 +69,7 @@ fn choose_mss(options: &Options, max: usize) -> Result<u32, Error> {
         }
         return Ok(mss);
     }
-    MSS_DEFAULTS
-        .into_iter()
-        .find(|&mss| full_frame(mss) <= max)
-        .ok_or_else(|| Error::Usage(format!("the port carries frames of {max} bytes only, too few for any MSS")))
+    bring_up::usual_mss(max, full_frame)
 }
 
 fn open_ports(eal: &Eal, options: &Options, config: &PortConfig) -> Result<Opened, Error> {
@@ -139,12 +131,12 @@ fn cores(options: &Options, available: &[usize]) -> Result<Vec<usize>, Error> {
 
 /// What DPDK needs for the ports.
 fn eal_options(options: &Options, config: &PortConfig) -> EalOptions {
-    let pci = match &options.link {
-        Link::Ports(a, b) => [a, b].into_iter().filter_map(|spec| spec.pci().map(str::to_owned)).collect(),
+    let named = match &options.link {
+        Link::Ports(a, b) => vec![a, b],
         _ => Vec::new(),
     };
     let ports = 2 * usize::from(options.planes);
-    let mut eal = EalOptions { pci, ..EalOptions::for_ports(ports, config) };
+    let mut eal = bring_up::eal_options(named, ports, config);
     if options.fabric.is_some() {
         eal.need += ports * far_config(config).memory();
     }
@@ -200,7 +192,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     {
         tracing::info!(nic, port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
     }
-    let max_frame = ports.iter().flatten().map(Port::max_frame).min().unwrap_or(0);
+    let max_frame = bring_up::longest_frame(ports.iter().flatten());
     let mss = choose_mss(options, max_frame)?;
     let params = params(options, mss);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(options.seed);
@@ -212,7 +204,9 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let mut b = has_b.then(|| Side::new(1, &ports[1], options, pairs, params)).transpose()?;
     let clock = Clock::new(&eal);
     let names = if has_b { &["a", "b"][..] } else { &["a"] };
-    let (recording, records) = record(options, names, pairs, max_frame, clock.now())?;
+    let node = |(id, name): (u32, &&str)| (Node { id, name: (*name).into() }, pairs);
+    let nodes = (0..).zip(names).map(node).collect();
+    let (recording, records) = Recording::of(&options.records, nodes, max_frame, clock.now())?;
     let engines = a.nics.iter_mut().chain(b.iter_mut().flat_map(|b| &mut b.nics));
     let mut records: Vec<WorkerRecords> = records.into_iter().flatten().collect();
     // Before the first QP: its opening is an event.
@@ -297,23 +291,6 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     })
 }
 
-/// Starts what is recorded of NICs with so many workers each, if anything is.
-fn record(
-    options: &Options,
-    names: &[&str],
-    workers: usize,
-    max_frame: usize,
-    now: Ns,
-) -> Result<(Option<Recording>, Vec<Vec<WorkerRecords>>), Error> {
-    if !options.records.wants_anything() {
-        return Ok((None, Vec::new()));
-    }
-    let node = |(id, name): (u32, &&str)| (Node { id, name: (*name).into() }, workers);
-    let nodes = (0..).zip(names).map(node).collect();
-    let (recording, ends) = Recording::start(&options.records, nodes, max_frame, epoch(now))?;
-    Ok((Some(recording), ends))
-}
-
 /// Gives a fabric a worker of its own, or to the last one. A thread of its own on a core that is not would wait there for whole slices of
 /// the scheduler, and each would look to the NICs like an outage; as a part of a worker it is polled in every turn.
 fn seat(workers: &mut Vec<Worker<Nic, Seat>>, lane: FabricLane, own_core: Option<usize>) {
@@ -360,11 +337,9 @@ fn seats(
     control: &ControlThread,
     records: &mut impl Iterator<Item = WorkerRecords>,
 ) -> (Vec<Seat>, Vec<ControlEnd>) {
-    let linked = roles.into_iter().map(|role| {
-        let (worker, end) = link(control.waker());
-        (Seat { role, link: worker, records: records.next() }, end)
-    });
-    linked.unzip()
+    let (workers, ends) = bring_up::links(roles.len(), control);
+    let seat = |(role, link)| Seat { role, link, records: records.next() };
+    (roles.into_iter().zip(workers).map(seat).collect(), ends)
 }
 
 /// A lane for each engine of a NIC, over its own queue of each port.
@@ -375,13 +350,8 @@ fn lanes(
     options: &Options,
     n: u64,
 ) -> Result<Vec<Lane<Nic, Seat>>, Error> {
-    let steering = Steering::new(&*ports, nics.len(), STEERING_FRAMES);
-    let lanes = nics.into_iter().zip(apps).enumerate().map(|(k, (nic, app))| {
-        let queue = |port: &mut Port| port.take_queue(k as u16).expect("a queue for each worker");
-        let queues: Vec<Queue> = ports.iter_mut().map(queue).collect();
+    bring_up::lanes(ports, nics, apps, |k| {
         let seed = options.seed.wrapping_mul(31).wrapping_add(2 * k as u64 + n);
-        let lane = Lane::new(nic, app, queues).with_steering(Arc::clone(&steering), k);
-        lane.with_impairments(&Impairments { seed, ..options.impairments }).map_err(|e| Error::Usage(e.to_string()))
-    });
-    lanes.collect()
+        Impairments { seed, ..options.impairments }
+    })
 }

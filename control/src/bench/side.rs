@@ -5,16 +5,16 @@ use super::null::Acknowledger;
 use super::receiver::{Ledger, Receiver};
 use super::{Error, Op, Options, Spraying};
 use crate::controller::{Controller, ProfileSpec};
+use crate::host::bring_up;
 use dataplane::Ns;
 use dataplane::dpdk::Port;
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
-    Advertised, Endpoint, Nic, NicParams, PathSpec, Paths, Placement, PortId, PortInfo, QpNumbers, QpSpec, QpState,
-    Qpn, owner,
+    Advertised, Endpoint, Nic, NicParams, PathSpec, Paths, Placement, PortId, QpNumbers, QpSpec, QpState, Qpn, owner,
 };
 use dataplane::path::profile::EvPool;
 use dataplane::transport::Psn;
-use dataplane::wire::{Addressing, MacAddr, Template, WriteHeaders, frame_len};
+use dataplane::wire::{Addressing, MacAddr, Template};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -70,10 +70,8 @@ fn address(n: usize, v6: bool, k: usize, workers: usize) -> IpAddr {
 
 /// Length of the frame that a full packet of `mss` makes.
 pub(super) fn full_frame(options: &Options, mss: u32) -> usize {
-    let headers = WriteHeaders { immediate: Some(0), ..WriteHeaders::default() }.len();
-    let ip = if options.ipv6 { 40 } else { 20 };
-    let outer = if options.profiles.iter().flatten().any(ProfileSpec::is_srv6) { 40 } else { 0 };
-    frame_len(14 + outer + ip + 8, headers, mss as usize)
+    let srv6 = options.profiles.iter().flatten().any(ProfileSpec::is_srv6);
+    bring_up::full_frame(options.ipv6, srv6, mss)
 }
 
 impl Side {
@@ -84,8 +82,7 @@ impl Side {
         pairs: usize,
         params: NicParams,
     ) -> Result<Side, Error> {
-        let info = |port: &Port| PortInfo { mac: MacAddr(port.mac()), max_frame: port.max_frame() };
-        let infos: Vec<PortInfo> = ports.iter().map(info).collect();
+        let infos = bring_up::port_infos(ports);
         let macs: Vec<MacAddr> = infos.iter().map(|info| info.mac).collect();
         let seed = |k: usize| params.seed.wrapping_add((2 * k + n) as u64);
         let nics = (0..pairs).map(|k| Nic::new(NicParams { seed: seed(k), ..params }, &infos));

@@ -1,12 +1,12 @@
 //! `mrcnic bench`.
 
-use super::config::load;
+use super::config::{load_with, warn};
 use super::ctl::read_profile;
 use super::output::standard_output;
 use super::records::RecordArgs;
 use super::signal;
 use crate::bench::{self, FabricOptions, Link, Op, Options, Spraying, Watcher};
-use crate::config::{Loaded, Setup, SprayingType};
+use crate::config::{Loaded, Setup, SprayingType, Switches};
 use crate::controller::metrics::MetricsAddress;
 use crate::controller::{PROBE_PERIOD, ProfileSpec};
 use crate::error::Error;
@@ -96,7 +96,10 @@ pub(super) struct Args {
     /// The NICs' configuration, as `mrcnic config` reads it; what other options say goes before it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How what may be in flight to a destination is found [default: fixed; with --config nscc, as the file has it]
+    /// An attribute of that configuration, or of the defaults without one, as in qp_manager.mss=1024; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// How what may be in flight to a destination is found [default: fixed; with --config or --set nscc, as those have it]
     #[arg(long, value_enum)]
     congestion: Option<Congestion>,
     /// What may be in flight to a destination, with --congestion fixed [default: 128KiB]
@@ -197,8 +200,7 @@ impl Args {
         let profile = self.ev_profile.as_deref().map(read_profile).transpose()?;
         let mut profiles = profile.map(|profile| [profile.clone(), profile]);
         let fabric = self.fabric.as_deref().map(|file| self.fabric(file, &link, &mut profiles)).transpose()?;
-        let config = self.config.as_deref().map(|file| load(file, Loaded::read)).transpose()?;
-        let setup = config.map(|loaded| loaded.config.setup());
+        let setup = self.configuration()?.map(|loaded| loaded.config.setup());
         let usual_timeout = TransportParams::default().initial_ack_timeout_ns;
         let own_timeout = setup.as_ref().map(|setup| setup.nic.transport.initial_ack_timeout_ns);
         let own_timeout = own_timeout.filter(|&ns| ns != usual_timeout);
@@ -238,6 +240,16 @@ impl Args {
             metrics: self.metrics.clone(),
             idle_polls: self.idle_polls,
         })
+    }
+
+    /// The NICs' configuration, if something is said of it.
+    fn configuration(&self) -> Result<Option<Loaded>, Error> {
+        if self.config.is_none() && self.set.is_empty() {
+            return Ok(None);
+        }
+        let loaded = load_with(self.config.as_deref(), &self.set)?;
+        warn(&loaded.warnings(Switches::default()));
+        Ok(Some(loaded))
     }
 
     fn congestion(&self, setup: Option<&Setup>) -> CcConfig {

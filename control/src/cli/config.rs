@@ -3,6 +3,7 @@
 use super::output::standard_output;
 use crate::config::{Attribute, Finding, Loaded, Origin, Switches, attributes, document, export};
 use crate::error::{Error, say};
+use crate::run::RunFile;
 use clap::{Subcommand, ValueEnum};
 use comfy_table::{Table, TableComponent, presets};
 use serde::Serialize;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 Examples:
   mrcnic config show --file nic.toml
   mrcnic config check nic.toml --switches flowlet
+  mrcnic config check nic.toml --set qp_manager.initial_ack_timeout=200us
   mrcnic config import params.json > nic.toml
   mrcnic config export nic.toml | jq .ScalaMrcNscc")]
 pub(super) struct Args {
@@ -26,7 +28,7 @@ pub(super) struct Args {
 enum Command {
     /// Show every attribute: its value, and whether that is the default or from which line it comes
     Show(Show),
-    /// Check a file by all rules; the exit code is 2 where one stops it
+    /// Check a file by all rules, and its table [run] if it has one; the exit code is 2 where it is stopped
     Check(Check),
     /// Turn the nested form of the Scala MRC NIC documentation into TOML
     Import {
@@ -50,8 +52,11 @@ struct Show {
     #[arg(long, value_name = "FILE.toml")]
     file: Option<PathBuf>,
     /// Show the defaults
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with_all = ["file", "set"])]
     defaults: bool,
+    /// An attribute in place of the file's, as in nic.enable_monitor=true; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -59,9 +64,12 @@ struct Show {
 
 #[derive(Debug, clap::Args)]
 struct Check {
-    /// The configuration, in TOML
-    #[arg(value_name = "FILE.toml")]
-    file: PathBuf,
+    /// The configuration, in TOML; with --set the defaults will do
+    #[arg(value_name = "FILE.toml", required_unless_present = "set")]
+    file: Option<PathBuf>,
+    /// An attribute in place of the file's, as in nic.enable_monitor=true; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// What is known of the switches between NICs
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',')]
     switches: Vec<Switch>,
@@ -128,38 +136,51 @@ fn write_nested(file: &Path, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// Reads a configuration, or says all that is wrong with it.
-pub(super) fn load(path: &Path, read: impl Fn(&str, &str) -> Result<Loaded, Vec<Finding>>) -> Result<Loaded, Error> {
+pub(super) fn load<T>(path: &Path, read: impl Fn(&str, &str) -> Result<T, Vec<Finding>>) -> Result<T, Error> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
     tracing::debug!(file = name, bytes = text.len(), "a configuration is read");
-    read(&text, &name).map_err(|findings| {
-        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        Error::Usage(lines.join("\nerror: "))
-    })
+    read(&text, &name).map_err(refused)
 }
 
-fn warn(findings: &[Finding]) {
+/// Reads the file, if there is one, and sets attributes, `KEY=VALUE` each; or says all that is wrong.
+pub(super) fn load_with(file: Option<&Path>, sets: &[String]) -> Result<Loaded, Error> {
+    match file {
+        Some(file) => load(file, |text, name| Loaded::read_with(text, name, sets)),
+        None => Loaded::set_alone(sets).map_err(refused),
+    }
+}
+
+fn refused(findings: Vec<Finding>) -> Error {
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    Error::Usage(lines.join("\nerror: "))
+}
+
+/// Says what a configuration does that its writer may not have meant.
+pub(super) fn warn(findings: &[Finding]) {
     for finding in findings {
         say(&format!("warning: {finding}"));
     }
 }
 
 fn check(args: &Check, out: &mut dyn Write) -> Result<(), Error> {
-    let loaded = load(&args.file, Loaded::read)?;
+    let loaded = load_with(args.file.as_deref(), &args.set)?;
+    if let Some(file) = &args.file {
+        load(file, |text, name| Ok(RunFile::read(text, name)))?.map_err(|e| Error::Usage(e.to_string()))?;
+    }
     let knows = |switch| args.switches.contains(&switch);
     let switches = Switches { flowlet: knows(Switch::Flowlet), no_trimming: knows(Switch::NoTrimming) };
     let warnings = loaded.warnings(switches);
     warn(&warnings);
     let count = warnings.len();
-    writeln!(out, "{}: valid, {count} warning{}", args.file.display(), if count == 1 { "" } else { "s" })?;
+    let name =
+        args.file.as_ref().map_or_else(|| "the defaults with --set".to_owned(), |file| file.display().to_string());
+    writeln!(out, "{name}: valid, {count} warning{}", if count == 1 { "" } else { "s" })?;
     Ok(())
 }
 
 fn show(args: &Show, out: &mut dyn Write) -> Result<(), Error> {
-    let loaded = match &args.file {
-        Some(file) => load(file, Loaded::read)?,
-        None => Loaded::default(),
-    };
+    let loaded = load_with(args.file.as_deref(), &args.set)?;
     let rows: Vec<Row<'_>> = attributes()
         .map(|attribute| Row {
             section: attribute.section,

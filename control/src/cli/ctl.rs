@@ -1,24 +1,26 @@
 //! `mrcnic ctl`.
 
 use super::output::standard_output;
-use crate::controller::{LinkFault, ProfileSpec, Request, ask, follow};
+use crate::controller::{LinkFault, ProfileSpec, Request, WriteOrder, ask, follow};
 use crate::error::Error;
 use crate::sim::Rate;
+use bytesize::ByteSize;
+use dataplane::transport::MESSAGE_MAX;
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
-use std::io::Write;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 /// Ask a running NIC, over its UNIX socket
 ///
-/// A NIC listens when it was started with --ctl PATH. Answers are JSON.
+/// A NIC listens when it was started with --ctl PATH, or its file has run.ctl. Answers are JSON.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The NIC's socket
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// Which NIC of the process [default: a; for events and survey, all]
+    /// Which NIC of the process [default: its first; for events and survey, all]
     #[arg(long, value_name = "NAME")]
     nic: Option<String>,
     #[command(subcommand)]
@@ -52,15 +54,63 @@ enum What {
         /// To whom
         destination: IpAddr,
         /// On which entropy value; whichever comes next without
-        #[arg(long, value_parser = entropy_value)]
+        #[arg(long, value_parser = number)]
         ev: Option<u32>,
     },
+    /// Peers of a NIC that runs: QPs, what they did, and which numbers they have
+    Peers,
+    /// Write to a peer, and wait until all has completed
+    Write(Write),
     /// The last events, a line each: states of entropy values, and ports
     Events {
         /// Go on with those to come, until interrupted
         #[arg(long)]
         follow: bool,
     },
+}
+
+#[derive(Debug, clap::Args)]
+struct Write {
+    /// Name of the peer
+    #[arg(long, value_name = "NAME")]
+    peer: String,
+    /// Length of a message, such as 4096 or 1MiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: u64,
+    /// How many messages
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    count: u64,
+    /// Where in the local region they are read
+    #[arg(long, value_name = "OFFSET", default_value = "0", value_parser = size)]
+    local: u64,
+    /// Where in the peer's region they are written
+    #[arg(long, value_name = "OFFSET", default_value = "0", value_parser = size)]
+    remote: u64,
+    /// Give each message this immediate data, decimal or 0x hexadecimal
+    #[arg(long, value_name = "X", value_parser = number)]
+    imm: Option<u32>,
+    /// Seconds that all of it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    timeout: f64,
+}
+
+impl Write {
+    fn request(&self, nic: String) -> Result<Request, Error> {
+        let size = u32::try_from(self.size)
+            .map_err(|_| Error::Usage(format!("--size {}: a message has {MESSAGE_MAX} bytes at most", self.size)))?;
+        if !(self.timeout > 0.0 && self.timeout <= 86_400.0) {
+            return Err(Error::Usage(format!("--timeout {}: give seconds, up to a day", self.timeout)));
+        }
+        let Write { ref peer, count, local, remote, imm: immediate, timeout, .. } = *self;
+        let peer = peer.clone();
+        Ok(Request::Write(WriteOrder { nic, peer, size, count, local, remote, immediate, timeout }))
+    }
+}
+
+/// Bytes, with or without a unit.
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = text.parse::<ByteSize>().map_err(|_| "give bytes, or a number with KB, KiB, MB, MiB or GiB")?;
+    Ok(bytes.as_u64())
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -70,7 +120,7 @@ enum Ev {
     /// Use a value no more
     Deny {
         /// The value, decimal or 0x hexadecimal
-        #[arg(value_parser = entropy_value)]
+        #[arg(value_parser = number)]
         ev: u32,
         /// Towards this address only
         #[arg(long, value_name = "ADDRESS")]
@@ -79,7 +129,7 @@ enum Ev {
     /// Lift a denial
     Allow {
         /// The value, decimal or 0x hexadecimal
-        #[arg(value_parser = entropy_value)]
+        #[arg(value_parser = number)]
         ev: u32,
         /// Towards this address only
         #[arg(long, value_name = "ADDRESS")]
@@ -88,10 +138,10 @@ enum Ev {
     /// Put another value into the place of one, in an explicit profile and in all QPs that use it
     Replace {
         /// The value that goes
-        #[arg(value_parser = entropy_value)]
+        #[arg(value_parser = number)]
         current: u32,
         /// The value that comes
-        #[arg(value_parser = entropy_value)]
+        #[arg(value_parser = number)]
         new: u32,
         /// The profile [default: the one that lists CURRENT]
         #[arg(long, value_name = "ID")]
@@ -212,10 +262,10 @@ fn rate(text: &str) -> Result<u64, String> {
     rate.map(|rate| rate.0).map_err(|e| e.to_string())
 }
 
-fn entropy_value(text: &str) -> Result<u32, String> {
+fn number(text: &str) -> Result<u32, String> {
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let value = hexadecimal.map_or_else(|| text.parse(), |digits| u32::from_str_radix(digits, 16));
-    value.map_err(|_| "an entropy value has 32 bits: give a decimal number, or 0x and hexadecimal digits".into())
+    value.map_err(|_| "it has 32 bits: give a decimal number, or 0x and hexadecimal digits".into())
 }
 
 /// Reads an EV profile from a file.
@@ -227,7 +277,7 @@ pub(super) fn read_profile(path: &Path) -> Result<ProfileSpec, Error> {
 
 impl Args {
     fn request(&self) -> Result<Request, Error> {
-        let nic = self.nic.clone().unwrap_or_else(|| "a".into());
+        let nic = self.nic.clone().unwrap_or_default();
         Ok(match &self.what {
             What::Status => Request::Status {},
             What::Qps => Request::Qps { nic },
@@ -239,6 +289,8 @@ impl Args {
             &What::Port(Port::Down { port }) => Request::Port { nic, port, up: false },
             What::Fabric(fabric) => fabric.request(),
             &What::Probe { destination, ev } => Request::Probe { nic, destination, ev },
+            What::Peers => Request::Peers { nic },
+            What::Write(write) => write.request(nic)?,
             &What::Events { follow } => Request::Events { nic: self.nic.clone(), follow },
         })
     }

@@ -12,8 +12,10 @@ mod output;
 mod records;
 mod replay;
 mod report;
+mod run;
 mod signal;
 mod sim;
+mod top;
 
 use crate::error;
 
@@ -53,7 +55,9 @@ enum Command {
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
     Report(report::Args),
+    Run(run::Args),
     Sim(sim::Args),
+    Top(top::Args),
 }
 
 /// Runs the command that `args` name, the first of which is the program's own name. Errors go to standard error.
@@ -79,7 +83,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Top(args) => top::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

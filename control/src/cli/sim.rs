@@ -2,8 +2,8 @@
 
 use super::output::standard_output;
 use super::records::RecordArgs;
-use crate::error::Error;
-use crate::sim::{Plot, Records, Run, Scenario};
+use crate::error::{Error, say};
+use crate::sim::{Beside, Plot, Records, Run, Scenario};
 use dataplane::Ns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -21,13 +21,20 @@ const STEPS: u64 = 200;
 Examples:
   mrcnic sim docs/scenarios/failover.toml
   mrcnic sim docs/scenarios/incast.toml --records out --plot incast.svg
-  mrcnic sim docs/scenarios/failover.toml --seed 7 --json | jq .fct_us")]
+  mrcnic sim docs/scenarios/failover.toml --seed 7 --json | jq .fct_us
+  mrcnic sim docs/scenarios/victim-alone.toml --config nic.toml --set qp_manager.initial_ack_timeout=200us")]
 pub(super) struct Args {
     /// The scenario, in TOML
     scenario: PathBuf,
     /// Seed of all that is random, in place of the file's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// The NICs' configuration, as `mrcnic config` reads it, in place of the one that the scenario names
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// An attribute of that configuration, or of the defaults without one, as in qp_manager.mss=1024; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -42,12 +49,16 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let name = args.scenario.display().to_string();
     let text = std::fs::read_to_string(&args.scenario).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
-    let scenario = Scenario::read(&text, &name, args.seed).map_err(|e| Error::Usage(e.to_string()))?;
+    let beside = Beside { seed: args.seed, config: args.config.as_deref(), set: &args.set };
+    let scenario = Scenario::read_beside(&text, &name, &beside).map_err(|e| Error::Usage(e.to_string()))?;
+    for finding in &scenario.warnings {
+        say(&format!("warning: {finding}"));
+    }
     let failure = |what: &str, why: String| Error::Failure(format!("{what}: {why}"));
     tracing::debug!(file = name, seed = scenario.seed, duration_us = scenario.duration.micros(), "a scenario is read");
     let began = Instant::now();
     let bar = bar(scenario.duration, args.json);
-    let spec = args.records.spec(None);
+    let spec = args.records.spec(Some(scenario.records.clone()));
     let mut run = Run::new(scenario).map_err(|e| failure(&name, e.to_string()))?;
     run.record(&spec)?;
     let mut records = match &spec.dir {

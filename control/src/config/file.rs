@@ -1,18 +1,24 @@
 //! A configuration as a TOML file.
 
-use super::Loaded;
 use super::rule::{Finding, Rule};
+use super::set::OPTION;
 use super::table::{attributes, find, nearest};
 use super::value::Value;
+use super::{Loaded, Place};
 use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The table of what a NIC that runs has beside its attributes.
+const RUN: &str = "run";
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
-    /// No file sets it.
+    /// Nothing sets it.
     Default,
+    /// An option of the command line does, `--set`.
+    Option,
     /// A file does.
     File {
         /// Its name.
@@ -26,6 +32,7 @@ impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
+            Origin::Option => f.write_str(OPTION),
             Origin::File { file, line: Some(line) } => write!(f, "{file}:{line}"),
             Origin::File { file, line: None } => f.write_str(file),
         }
@@ -45,6 +52,15 @@ impl Loaded {
     /// # Errors
     /// Everything that is wrong with it, in the order of lines where one is to blame.
     pub fn read(text: &str, name: &str) -> Result<Loaded, Vec<Finding>> {
+        Loaded::read_with(text, name, &[])
+    }
+
+    /// The same, and attributes that take the place of the file's: `KEY=VALUE` each, as `--set` has them. The last one of a key counts, and
+    /// the rules about several values are about what comes out.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, in the order of lines, then with the options.
+    pub fn read_with(text: &str, name: &str, sets: &[String]) -> Result<Loaded, Vec<Finding>> {
         let loaded = Loaded { file: name.to_owned(), ..Loaded::default() };
         let mut reader = Reader { text, loaded, wrong: Vec::new() };
         match DeTable::parse(text) {
@@ -54,11 +70,10 @@ impl Loaded {
                 reader.wrong(Rule::Syntax, line, "", error.message().trim_end().to_owned());
             }
         }
-        if reader.wrong.is_empty() {
-            return reader.loaded.checked();
-        }
-        reader.wrong.sort_by_key(|finding| finding.line);
-        Err(reader.wrong)
+        let Reader { mut loaded, mut wrong, .. } = reader;
+        wrong.sort_by_key(|finding| finding.line);
+        wrong.extend(sets.iter().filter_map(|set| loaded.set_option(set).err()));
+        if wrong.is_empty() { loaded.checked() } else { Err(wrong) }
     }
 }
 
@@ -74,6 +89,10 @@ impl Reader<'_> {
     /// Reads the table at `prefix`, which is empty or ends with a point.
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table {
+            if prefix.is_empty() && key.get_ref() == RUN {
+                // What `mrcnic run` starts is no attribute, and is read there.
+                continue;
+            }
             let full = format!("{prefix}{}", key.get_ref());
             let line = self.line(key.span().start);
             if key.get_ref().contains('.') {
@@ -91,7 +110,9 @@ impl Reader<'_> {
                         "is a key and no section: give it a value".into(),
                     );
                 }
-                DeValue::Table(_) => self.unknown(line, &full, "section", sections()),
+                DeValue::Table(_) => {
+                    self.wrong(Rule::UnknownAttribute, Some(line), &full, unknown(&full, "section", sections()));
+                }
                 _ if is_section(&full) => {
                     let why = format!("is a section and no key: put [{full}] in a line of its own");
                     self.wrong(Rule::WrongNesting, Some(line), &full, why);
@@ -101,17 +122,9 @@ impl Reader<'_> {
         }
     }
 
-    fn unknown(&mut self, line: usize, full: &str, what: &str, known: Vec<&'static str>) {
-        let hint = match nearest(full, known) {
-            Some(name) => format!("did you mean {name}?"),
-            None => "mrcnic config show lists all of them".to_owned(),
-        };
-        self.wrong(Rule::UnknownAttribute, Some(line), full, format!("there is no such {what}; {hint}"));
-    }
-
     fn key(&mut self, line: usize, full: &str, value: &Spanned<DeValue<'_>>) {
         let Some(attribute) = find(full) else {
-            return self.unknown(line, full, "key", attributes().map(|attribute| attribute.full).collect());
+            return self.wrong(Rule::UnknownAttribute, Some(line), full, no_such_key(full));
         };
         let Some(value) = plain(value.get_ref()) else {
             let why = format!("is no value of the type {}", attribute.kind.name());
@@ -119,11 +132,25 @@ impl Reader<'_> {
         };
         match attribute.set(&mut self.loaded.config, &value) {
             Ok(()) => {
-                self.loaded.set.insert(attribute.full, Some(line));
+                self.loaded.set.insert(attribute.full, Place::Line(line));
             }
             Err((rule, why)) => self.wrong(rule, Some(line), full, why),
         }
     }
+}
+
+/// What is said of a name that is none, and the nearest of those that are.
+fn unknown(full: &str, what: &str, known: Vec<&'static str>) -> String {
+    let hint = match nearest(full, known) {
+        Some(name) => format!("did you mean {name}?"),
+        None => "mrcnic config show lists all of them".to_owned(),
+    };
+    format!("there is no such {what}; {hint}")
+}
+
+/// What is said of a key that is none.
+pub(super) fn no_such_key(full: &str) -> String {
+    unknown(full, "key", attributes().map(|attribute| attribute.full).collect())
 }
 
 /// The sections, each once.
@@ -134,14 +161,14 @@ fn sections() -> Vec<&'static str> {
 }
 
 /// Whether a name is that of a section, or of several.
-fn is_section(name: &str) -> bool {
+pub(super) fn is_section(name: &str) -> bool {
     let within =
         |section: &str| section.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     sections().into_iter().any(within)
 }
 
 /// The value as attributes take it.
-fn plain(value: &DeValue<'_>) -> Option<Value> {
+pub(super) fn plain(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::Text(text.clone().into_owned()),
         DeValue::Boolean(bool) => Value::Bool(*bool),

@@ -3,22 +3,25 @@
 use super::table::{Acts, component};
 use super::value::{Bytes, DataRate, QueueSize};
 
-/// Why the buffers of the transaction layer do nothing.
-const NO_TRANSACTIONS: Acts =
-    Acts::Nothing("the link to the host is modelled as a rate, without the buffers of its transaction layer");
+/// What buffers for what comes from the host act on, at either end.
+const FROM_HOST: Acts = Acts::Limits("limits.fetch.credits");
+/// Buffers for headers of what goes to the host. A fetch begins with a request, so they space fetches too.
+const TO_HOST_HEADERS: Acts = Acts::Limits("host_buffer.credits, limits.fetch.credits");
+/// Buffers for data of what goes to the host.
+const TO_HOST: Acts = Acts::Limits("host_buffer.credits");
 
 component! {
     /// The NIC's end, and the direction from the NIC to the host.
     NicSide at nic_side, "host_interface.nic_side";
     ["HostInterface", "NICSide", "PCIeGen3.0", "NicDeviceLayer", "NicPCIeInterface", "TransactionLayer"] {
-        "RXHeaderBufferSize" rx_header_buffer_size: QueueSize = "16KB", NO_TRANSACTIONS,
-            "Buffers for headers of what comes from the host.";
-        "TXHeaderBufferSize" tx_header_buffer_size: QueueSize = "16KB", NO_TRANSACTIONS,
-            "Buffers for headers of what goes to the host.";
-        "RXDataBufferSize" rx_data_buffer_size: QueueSize = "256KB", NO_TRANSACTIONS,
-            "Buffers for payload at this end; together with the other direction's it sizes both.";
-        "TXDataBufferSize" tx_data_buffer_size: QueueSize = "256KB", NO_TRANSACTIONS,
-            "Buffers for payload at this end; together with the other direction's it sizes both.";
+        "RXHeaderBufferSize" rx_header_buffer_size: QueueSize = "16KB", FROM_HOST,
+            "Room for headers of what comes from the host. With the host's `TXHeaderBufferSize` it says how many transfers a round trip of credits carries: one for each 16 bytes of the smaller one.";
+        "TXHeaderBufferSize" tx_header_buffer_size: QueueSize = "16KB", TO_HOST_HEADERS,
+            "Room for headers of what goes to the host: received packets, and requests for payload. With the host's `RXHeaderBufferSize` it says how many a round trip of credits carries: one for each 16 bytes of the smaller one.";
+        "RXDataBufferSize" rx_data_buffer_size: QueueSize = "256KB", FROM_HOST,
+            "Room for payload that comes from the host. A round trip of credits carries no more than the smaller one of this and the host's `TXDataBufferSize`.";
+        "TXDataBufferSize" tx_data_buffer_size: QueueSize = "256KB", TO_HOST,
+            "Room for received data on its way to the host. A round trip of credits carries no more than the smaller one of this and the host's `RXDataBufferSize`.";
     }
     ["HostInterface", "NICSide", "PCIeGen3.0", "NicDeviceLayer", "NicPCIeInterface", "PhysicalLayer"] {
         "LaneBps" lane_bps: DataRate = "31.52Gbps", Acts::Limits("host_buffer.drain_rate"),
@@ -36,14 +39,14 @@ component! {
     /// The host's end, and the direction from the host to the NIC.
     HostSide at host_side, "host_interface.host_side";
     ["HostInterface", "HostSide", "PCIeGen3.0", "ScalaHostPCIeDeviceLayer", "HostPCIeInterface", "TransactionLayer"] {
-        "RXHeaderBufferSize" rx_header_buffer_size: QueueSize = "16KB", NO_TRANSACTIONS,
-            "Buffers for headers of what comes from the NIC.";
-        "TXHeaderBufferSize" tx_header_buffer_size: QueueSize = "16KB", NO_TRANSACTIONS,
-            "Buffers for headers of what goes to the NIC.";
-        "RXDataBufferSize" rx_data_buffer_size: QueueSize = "256KB", NO_TRANSACTIONS,
-            "Buffers for payload at this end; together with the other direction's it sizes both.";
-        "TXDataBufferSize" tx_data_buffer_size: QueueSize = "256KB", NO_TRANSACTIONS,
-            "Buffers for payload at this end; together with the other direction's it sizes both.";
+        "RXHeaderBufferSize" rx_header_buffer_size: QueueSize = "16KB", TO_HOST_HEADERS,
+            "Room for headers of what comes from the NIC; with the NIC's `TXHeaderBufferSize`, see there.";
+        "TXHeaderBufferSize" tx_header_buffer_size: QueueSize = "16KB", FROM_HOST,
+            "Room for headers of what goes to the NIC; with the NIC's `RXHeaderBufferSize`, see there.";
+        "RXDataBufferSize" rx_data_buffer_size: QueueSize = "256KB", TO_HOST,
+            "Room for data that comes from the NIC; with the NIC's `TXDataBufferSize`, see there.";
+        "TXDataBufferSize" tx_data_buffer_size: QueueSize = "256KB", FROM_HOST,
+            "Room for payload that goes to the NIC; with the NIC's `RXDataBufferSize`, see there.";
     }
     ["HostInterface", "HostSide", "PCIeGen3.0", "ScalaHostPCIeDeviceLayer", "HostPCIeInterface", "PhysicalLayer"] {
         "LaneBps" lane_bps: DataRate = "31.52Gbps", Acts::Limits("limits.fetch.rate"),

@@ -15,6 +15,7 @@ mod nscc;
 mod qp_manager;
 mod rule;
 mod rules;
+mod set;
 mod setup;
 mod table;
 mod value;
@@ -35,6 +36,7 @@ pub use setup::{RecordSettings, Setup};
 pub use table::{Acts, Attribute, attributes, find};
 pub use value::{Bytes, DataRate, Kind, QueueSize, Range, SprayingType, TimeVal, Value};
 
+use set::OPTION;
 use std::collections::BTreeMap;
 
 /// The values of all attributes, by component. The default is the documentation's.
@@ -75,8 +77,19 @@ pub struct Loaded {
     file: String,
     /// It is of the nested form: messages name attributes as the documentation does.
     nested: bool,
-    /// The attributes that it sets, by section and key, and their lines where it has such.
-    set: BTreeMap<&'static str, Option<usize>>,
+    /// The attributes that are set, by section and key, and where.
+    set: BTreeMap<&'static str, Place>,
+}
+
+/// Where an attribute is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On this line of the file, from 1.
+    Line(usize),
+    /// In the file, which has the nested form.
+    Form,
+    /// By an option of the command line.
+    Option,
 }
 
 impl Loaded {
@@ -84,12 +97,23 @@ impl Loaded {
     #[must_use]
     pub fn origin(&self, attribute: &Attribute) -> Origin<'_> {
         match self.set.get(attribute.full) {
-            Some(line) => Origin::File { file: &self.file, line: *line },
+            Some(Place::Line(line)) => Origin::File { file: &self.file, line: Some(*line) },
+            Some(Place::Form) => Origin::File { file: &self.file, line: None },
+            Some(Place::Option) => Origin::Option,
             None => Origin::Default,
         }
     }
 
-    /// The attributes that the file sets, as TOML.
+    /// The file, or the option in its place, and the line that are to blame for an attribute's value.
+    fn place(&self, full: &str) -> (&str, Option<usize>) {
+        match self.set.get(full) {
+            Some(Place::Option) => (OPTION, None),
+            Some(Place::Line(line)) => (&self.file, Some(*line)),
+            Some(Place::Form) | None => (&self.file, None),
+        }
+    }
+
+    /// The attributes that are set, as TOML.
     #[must_use]
     pub fn toml(&self) -> String {
         let mut text = String::new();

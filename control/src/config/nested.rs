@@ -3,7 +3,7 @@
 use super::rule::{Finding, Rule};
 use super::table::{Acts, Attribute, attributes, nearest};
 use super::value::{Kind, Value};
-use super::{Config, Loaded};
+use super::{Config, Loaded, Place};
 use serde_json::{Map, Number, Value as Json, json};
 
 /// What an attribute's object may have besides, as the API shows it; it sets nothing.
@@ -130,7 +130,7 @@ impl Reader {
             return Ok(());
         }
         attribute.set(&mut self.loaded.config, &value)?;
-        self.loaded.set.insert(attribute.full, None);
+        self.loaded.set.insert(attribute.full, Place::Form);
         Ok(())
     }
 

@@ -63,10 +63,9 @@ rules! {
     TargetQueueDelay "target-queue-delay-below-1ns" Stops "`OverrideSpecTargetQueueDelay` is set, and `TargetQueueDelay` is below 1 ns.";
     ReferenceRtt "reference-rtt-below-1ns" Stops "`ReferenceNetworkRTT` is below 1 ns.";
     BaseRtt "base-rtt-below-2ns" Stops "`TrimmingEnabled` is set, `OverrideSpecTargetQueueDelay` is not, and `ConfigBaseRTT` is below 2 ns: three quarters of it are no target.";
-    EngineLimit "engine-limit" Stops "This engine has a limit that the documentation has not: `MSS` up to 16,384, rates of 1 bit/s to 8 Tbit/s, and with `model.limits` buffers that hold a packet.";
+    EngineLimit "engine-limit" Stops "This engine has a limit that the documentation has not: `MSS` up to 16,384, rates of 1 bit/s to 8 Tbit/s, a `Delay` of 60 s, and with `model.limits` buffers that hold a packet, or of the host's link a header of 16 bytes or a byte of data.";
     SprayingOverFlowlets "spraying-over-flowlets" Warns "Packets are sprayed, and a switch moves flowlets: both choose paths (`--switches flowlet`).";
     TrimmingWithoutSwitches "trimming-without-switches" Warns "`TrimmingEnabled` is set, and a switch does not trim: Quick Adapt waits for NACKs that only a trimming switch causes (`--switches no-trimming`).";
-    DoesNotAct "does-not-act" Warns "The attribute is set, and nothing in this NIC has it.";
     LimitsOff "limits-off" Warns "The attribute is set, and acts with `model.limits` only, which is off.";
     NotInUse "not-in-use" Warns "The attribute is set, and another one switches off what it belongs to.";
     FractionDropped "fraction-dropped" Warns "A time has a fraction that the engine does not count: timers go by whole us, other times by whole ns.";

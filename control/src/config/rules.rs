@@ -4,7 +4,8 @@ use super::rule::{Finding, Rule};
 use super::table::{Acts, Attribute, attributes, find};
 use super::value::{Kind, SprayingType, Value};
 use super::{Config, Loaded};
-use dataplane::nic::RATE_MAX;
+use dataplane::fabric::DELAY_MAX;
+use dataplane::nic::{RATE_MAX, TRANSFER_HEADER};
 use dataplane::transport::MSS_MAX;
 
 /// A nanosecond in picoseconds.
@@ -89,6 +90,8 @@ fn limits(config: &Config) -> Vec<Broken> {
     limit(mss > MSS_MAX.into(), "qp_manager.mss", format!("{mss} is more than this engine's MSS of {MSS_MAX}"));
     let data_rate = config.uplink.data_rate.0;
     limit(!is_rate(data_rate), "network_interface.uplink.data_rate", "is no rate of 1 bit/s to 8 Tbit/s".into());
+    let is_long = config.medium.delay.0 > DELAY_MAX * NS;
+    limit(is_long, "network_interface.medium.delay", "is longer than a minute: give 60s or less".into());
     let sides = [
         ("host_interface.nic_side.lane_bps", config.nic_side.lane_bps, config.nic_side.lane_count),
         ("host_interface.host_side.lane_bps", config.host_side.lane_bps, config.host_side.lane_count),
@@ -113,14 +116,36 @@ fn limits(config: &Config) -> Vec<Broken> {
         key,
         format!("has no room for a full packet: 90 % of it must be {full} bytes"),
     );
+    if config.model.pcie_round_trip.0 > 0 {
+        for (key, size, least) in transaction_buffers(config) {
+            let what = if least == 1 { "byte of data" } else { "header of 16 bytes" };
+            limit(size < least, key, format!("has no room for a {what}: give {least}B or more"));
+        }
+    }
     broken
+}
+
+/// The buffers of the transaction layer of the host's link: key, bytes, and how many are the least.
+fn transaction_buffers(config: &Config) -> [(&'static str, u64, u64); 8] {
+    let Config { nic_side: nic, host_side: host, .. } = config;
+    [
+        ("host_interface.nic_side.rx_header_buffer_size", nic.rx_header_buffer_size.0, TRANSFER_HEADER),
+        ("host_interface.nic_side.tx_header_buffer_size", nic.tx_header_buffer_size.0, TRANSFER_HEADER),
+        ("host_interface.nic_side.rx_data_buffer_size", nic.rx_data_buffer_size.0, 1),
+        ("host_interface.nic_side.tx_data_buffer_size", nic.tx_data_buffer_size.0, 1),
+        ("host_interface.host_side.rx_header_buffer_size", host.rx_header_buffer_size.0, TRANSFER_HEADER),
+        ("host_interface.host_side.tx_header_buffer_size", host.tx_header_buffer_size.0, TRANSFER_HEADER),
+        ("host_interface.host_side.rx_data_buffer_size", host.rx_data_buffer_size.0, 1),
+        ("host_interface.host_side.tx_data_buffer_size", host.tx_data_buffer_size.0, 1),
+    ]
 }
 
 impl Loaded {
     fn finding(&self, (rule, full, why): Broken) -> Finding {
         let attribute = find(full);
         let key = attribute.filter(|_| self.nested).map_or(full.to_owned(), Attribute::document_name);
-        Finding { rule, file: self.file.clone(), line: self.set.get(full).copied().flatten(), key, why }
+        let (file, line) = self.place(full);
+        Finding { rule, file: file.to_owned(), line, key, why }
     }
 
     /// What the configuration does that its writer may not have meant, with what is known of the switches.
@@ -158,12 +183,8 @@ fn of_switches(config: &Config, switches: Switches) -> [Option<Broken>; 2] {
 
 /// Why an attribute that is set does nothing, if it does nothing.
 fn idle(attribute: &'static Attribute, config: &Config) -> Option<Broken> {
-    match attribute.acts {
-        Acts::Nothing(why) => return Some((Rule::DoesNotAct, attribute.full, format!("does not act: {why}"))),
-        Acts::Limits(_) if !config.model.limits => {
-            return Some((Rule::LimitsOff, attribute.full, "acts with model.limits = true only".to_owned()));
-        }
-        _ => {}
+    if matches!(attribute.acts, Acts::Limits(_)) && !config.model.limits {
+        return Some((Rule::LimitsOff, attribute.full, "acts with model.limits = true only".to_owned()));
     }
     let off = switched_off(attribute, config)?;
     Some((Rule::NotInUse, attribute.full, format!("is not used: {off}")))
@@ -171,10 +192,13 @@ fn idle(attribute: &'static Attribute, config: &Config) -> Option<Broken> {
 
 /// What switches an attribute off.
 fn switched_off(attribute: &Attribute, config: &Config) -> Option<&'static str> {
-    let Config { nic, qp_manager, nscc, monitor, .. } = config;
+    let Config { nic, qp_manager, nscc, monitor, model, .. } = config;
     let unsprayed = qp_manager.packet_spraying_type == SprayingType::None;
     let (off, why) = match (attribute.section, attribute.key) {
         ("nic", "transport_stats_report_interval") => (!nic.enable_transport_stats, "EnableTransportStats is false"),
+        ("host_interface.nic_side" | "host_interface.host_side", key) if key.ends_with("_buffer_size") => {
+            (model.pcie_round_trip.0 == 0, "model.pcie_round_trip is 0, so credits hold nothing back")
+        }
         ("packet_spraying", _) | ("qp_manager", "reliability_probe_period") => {
             (unsprayed, "PacketSprayingType is None")
         }
@@ -232,6 +256,7 @@ mod tests {
             "host_interface.host_side.lane_bps",
             "network_interface.ingress_buffer.total_buffer_size",
             "network_interface.egress_buffer.total_buffer_size",
+            "network_interface.medium.delay",
             "model.limits",
             "qp_manager.sack_loss_min_retx_pkts",
             "qp_manager.packet_spraying_type",
@@ -239,6 +264,10 @@ mod tests {
             "qp_manager.initial_ack_timeout",
         ] {
             assert!(find(key).is_some(), "{key}");
+        }
+        for (key, size, _) in transaction_buffers(&Config::default()) {
+            let default = find(key).map(|attribute| attribute.get(&Config::default()).to_string());
+            assert_eq!(default, Some(format!("{}KB", size / 1_000)), "{key}");
         }
     }
 }

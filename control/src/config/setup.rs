@@ -1,10 +1,10 @@
 //! A configuration as the engine, the control thread and the records take it.
 
-use super::value::{SprayingType, TimeVal};
+use super::value::{QueueSize, SprayingType, TimeVal};
 use super::{Config, Monitor, NsccComponent};
 use dataplane::congestion::NsccParams;
 use dataplane::congestion::profile::CcConfig;
-use dataplane::nic::{FetchParams, HostBufferParams, NicParams, PacingParams, Paths, SendLimits, WhenFull};
+use dataplane::nic::{Credits, FetchParams, HostBufferParams, NicParams, PacingParams, Paths, SendLimits, WhenFull};
 use dataplane::path::SprayingParams;
 use dataplane::transport::TransportParams;
 
@@ -126,6 +126,27 @@ impl Config {
         }
     }
 
+    /// The credits of a direction of the host's link, whose sender and receiver have buffers of these sizes for headers, and for data.
+    fn credits(&self, headers: [QueueSize; 2], data: [QueueSize; 2]) -> Credits {
+        let least = |sizes: [QueueSize; 2]| sizes[0].min(sizes[1]).0;
+        // Buffers that let nothing through are refused by name.
+        Credits::of(least(headers), least(data), self.model.pcie_round_trip.0).unwrap_or_default()
+    }
+
+    fn credits_to_host(&self) -> Credits {
+        let (nic, host) = (&self.nic_side, &self.host_side);
+        let headers = [nic.tx_header_buffer_size, host.rx_header_buffer_size];
+        self.credits(headers, [nic.tx_data_buffer_size, host.rx_data_buffer_size])
+    }
+
+    /// Those of payload that is fetched: its request goes the other way, and needs a header there.
+    fn credits_from_host(&self) -> Credits {
+        let (nic, host) = (&self.nic_side, &self.host_side);
+        let headers = [host.tx_header_buffer_size, nic.rx_header_buffer_size];
+        let credits = self.credits(headers, [host.tx_data_buffer_size, nic.rx_data_buffer_size]);
+        Credits { header_ps: credits.header_ps.max(self.credits_to_host().header_ps), ..credits }
+    }
+
     fn send_limits(&self) -> SendLimits {
         let host = &self.host_side;
         SendLimits {
@@ -133,6 +154,7 @@ impl Config {
             fetch: Some(FetchParams {
                 rate: host.lane_bps.0.saturating_mul(host.lane_count),
                 read_request: narrow(self.nic_side.read_request_size.0, u32::MAX),
+                credits: self.credits_from_host(),
             }),
             pacing: Some(PacingParams { rate: self.uplink.data_rate.0, burst_ns: self.model.burst.ns() }),
         }
@@ -144,6 +166,7 @@ impl Config {
         HostBufferParams {
             capacity: (size * u128::from(DATA_PERCENT) / 100) as u64,
             drain_rate: nic.lane_bps.0.saturating_mul(nic.lane_count),
+            credits: self.credits_to_host(),
             when_full: WhenFull::Drop { overhead: HOST_OVERHEAD },
             ..HostBufferParams::default()
         }

@@ -45,8 +45,6 @@ pub enum Acts {
     VirtualTime(&'static str),
     /// What the records have: checked, and kept for what writes them.
     Records(&'static str),
-    /// Nothing: why.
-    Nothing(&'static str),
     /// It can be read, and not set.
     ReadOnly,
 }
@@ -59,7 +57,6 @@ impl fmt::Display for Acts {
             Acts::Control(what) => write!(f, "control thread: {what}"),
             Acts::VirtualTime(what) => write!(f, "virtual time: {what}"),
             Acts::Records(what) => write!(f, "records: {what}"),
-            Acts::Nothing(why) => write!(f, "does not act: {why}"),
             Acts::ReadOnly => f.write_str("read-only"),
         }
     }

@@ -1,7 +1,7 @@
 //! Values of attributes: their types, as files have them and as the engine needs them.
 
 use super::rule::Rule;
-use crate::sim::units::{Units, quantity};
+use crate::units::{Units, quantity};
 use dataplane::transport::RttMode;
 use std::fmt;
 

@@ -24,7 +24,7 @@ pub use fabric::{FabricEnd, FabricOverseer, LinkFault, fabric_link};
 pub use fabric_report::{FabricReport, LinkReport};
 pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, join, link};
 pub use member::ControlledNic;
-pub use operator::{Operator, Request};
+pub use operator::{Host, Operator, Request, WriteOrder};
 pub use ports::PortStatus;
 pub use profiles::{ProfileError, Profiles};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};

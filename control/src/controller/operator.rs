@@ -4,6 +4,7 @@ use super::journal::Journal;
 use super::{LinkFault, ProfileSpec, SurveyReport, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -129,6 +130,13 @@ pub enum Request {
         /// Which.
         up: bool,
     },
+    /// Peers that the NIC has QPs with, what became of them, and what it offers to them.
+    Peers {
+        /// Name of the NIC.
+        nic: String,
+    },
+    /// Write to a peer, and wait until all has completed.
+    Write(WriteOrder),
     /// The links of the fabric between the NICs.
     FabricLinks {},
     /// Something is done to a link of the fabric.
@@ -149,6 +157,74 @@ pub enum Request {
     },
 }
 
+/// Messages to write: from one place of the local region to one place of the peer's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteOrder {
+    /// Name of the NIC.
+    pub nic: String,
+    /// Name of the peer.
+    pub peer: String,
+    /// Length of a message in bytes, 1 GiB at most.
+    pub size: u32,
+    /// How many.
+    #[serde(default = "one")]
+    pub count: u64,
+    /// First byte of the local region to send.
+    #[serde(default)]
+    pub local: u64,
+    /// First byte of the peer's region to write.
+    #[serde(default)]
+    pub remote: u64,
+    /// With it each message is a Write with Immediate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub immediate: Option<u32>,
+    /// Seconds that all of it may take, up to a day.
+    #[serde(default = "minute")]
+    pub timeout: f64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+const fn minute() -> f64 {
+    60.0
+}
+
+impl WriteOrder {
+    /// The time that it may take.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        const DAY: f64 = 86_400.0;
+        Duration::from_secs_f64(if self.timeout.is_finite() { self.timeout.clamp(0.0, DAY) } else { DAY })
+    }
+}
+
+impl Request {
+    /// How long who asks waits for the answer.
+    pub(super) fn patience(&self) -> Duration {
+        let work = if let Request::Write(order) = self { order.patience() } else { Duration::ZERO };
+        work + 2 * ANSWER
+    }
+}
+
+/// What uses a NIC, and answers for it: requests about peers and writes are its own. Each comes on the thread of its operator, which may
+/// wait.
+pub trait Host: Send + Sync + fmt::Debug {
+    /// The peers of NIC `nic`.
+    ///
+    /// # Errors
+    /// In words.
+    fn peers(&self, nic: &str) -> Result<Value, String>;
+
+    /// Writes to a peer, and says what came of it.
+    ///
+    /// # Errors
+    /// In words, where nothing was written.
+    fn write(&self, order: &WriteOrder) -> Result<Value, String>;
+}
+
 /// A request and where its answer goes.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -162,6 +238,7 @@ pub struct Operator {
     asks: mpsc::Sender<Ask>,
     waker: Waker,
     pub(super) journal: Arc<Journal>,
+    host: Option<Arc<dyn Host>>,
 }
 
 pub(super) fn refusal(why: impl Into<String>) -> Value {
@@ -170,12 +247,24 @@ pub(super) fn refusal(why: impl Into<String>) -> Value {
 
 impl Operator {
     pub(super) const fn new(asks: mpsc::Sender<Ask>, waker: Waker, journal: Arc<Journal>) -> Operator {
-        Operator { asks, waker, journal }
+        Operator { asks, waker, journal, host: None }
+    }
+
+    /// The same, with a host that answers for the NIC.
+    #[must_use]
+    pub fn with_host(self, host: Arc<dyn Host>) -> Operator {
+        Operator { host: Some(host), ..self }
     }
 
     /// Asks, and waits for the answer.
     #[must_use]
     pub fn ask(&self, request: Request) -> Value {
+        let said = |answer: Result<Value, String>| answer.unwrap_or_else(refusal);
+        match (&request, &self.host) {
+            (Request::Peers { nic }, Some(host)) => return said(host.peers(nic)),
+            (Request::Write(order), Some(host)) => return said(host.write(order)),
+            _ => {}
+        }
         match request {
             Request::Qps { nic } => self.qps(nic).unwrap_or_else(refusal),
             Request::Metrics {} => self.metrics().map_or_else(refusal, |text| json!({ "ok": true, "text": text })),

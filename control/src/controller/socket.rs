@@ -224,7 +224,7 @@ fn exchange(path: &Path, request: &Request) -> Result<(Value, BufReader<UnixStre
     tracing::debug!(path = %path.display(), ?request, "asking a NIC");
     let mut stream = connect(path)?;
     let broken = |e: &dyn std::fmt::Display| silent(path, e);
-    stream.set_read_timeout(Some(2 * ANSWER)).map_err(|e| broken(&e))?;
+    stream.set_read_timeout(Some(request.patience())).map_err(|e| broken(&e))?;
     let line = serde_json::to_string(request).map_err(|e| broken(&e))?;
     // A server that turns this away may close before it has read the request, and its answer says why.
     let sent = writeln!(stream, "{line}");

@@ -24,8 +24,7 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOOKS_A_FLUSH: u32 = 200;
 
 /// The time of day when a clock stood at 0 that shows `now`.
-#[must_use]
-pub fn epoch(now: Ns) -> Duration {
+fn epoch(now: Ns) -> Duration {
     let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     today.saturating_sub(Duration::from_nanos(now.0))
 }
@@ -136,6 +135,22 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// The same where anything is to be recorded; a clock shows `now`.
+    ///
+    /// # Errors
+    /// As [`Recording::start`].
+    pub fn of(
+        spec: &RecordSpec,
+        nodes: Vec<(Node, usize)>,
+        max_frame: usize,
+        now: Ns,
+    ) -> Result<(Option<Recording>, Vec<Vec<WorkerRecords>>), Error> {
+        if !spec.wants_anything() {
+            return Ok((None, Vec::new()));
+        }
+        Recording::start(spec, nodes, max_frame, epoch(now)).map(|(recording, ends)| (Some(recording), ends))
+    }
+
     /// Makes the files, and starts the thread, for NICs with so many workers each. `max_frame` is the longest frame in bytes, and `epoch` the
     /// time of day when the workers' clock stood at 0. What comes back is for the workers, NIC by NIC.
     ///
@@ -192,7 +207,15 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let _ = self.end();
+        match self.end() {
+            Some(Ok(counts)) => {
+                if let Some(complaint) = counts.complaint() {
+                    tracing::warn!("{complaint}");
+                }
+            }
+            Some(Err(e)) => tracing::error!("{e}"),
+            None => {}
+        }
     }
 }
 

@@ -9,7 +9,7 @@ mod selector;
 mod sink;
 mod tap;
 
-pub use live::{Recording, WorkerRecords, epoch};
+pub use live::{Recording, WorkerRecords};
 pub use pcapng::PacketCapture;
 pub use recorder::{CaptureSpec, RecordCounts, RecordSpec, Recorder, SNAPLEN_MAX};
 pub use rows::{EventRow, Node, PacketRow, StatsRow};

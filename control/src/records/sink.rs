@@ -6,7 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Comma-separated values, with a line of names
     #[default]

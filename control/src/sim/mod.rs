@@ -1,8 +1,8 @@
 //! Virtual time: many NICs over a fabric in software, with controllers, and one seed for one history; and the files that say what happens.
 
 mod fault_file;
-mod file;
 mod flows;
+mod nic_config;
 mod nic_file;
 mod pattern;
 pub mod plan_file;
@@ -16,11 +16,13 @@ mod sample;
 mod scenario;
 #[cfg(test)]
 mod scenario_tests;
-pub(crate) mod units;
 mod ways;
 mod world;
 
-pub use file::FileError;
+use crate::{file, units};
+
+pub use crate::file::FileError;
+pub use crate::units::{Rate, Share, Size, Time};
 pub use flows::{Done, Flow, FlowReport, Traffic};
 pub use pattern::{FLOWS_MAX, MEMORY_MAX};
 pub use plan_file::PlanFile;
@@ -29,6 +31,5 @@ pub use records::Records;
 pub use report::{FlowRow, LinkRow, Report, Times};
 pub use run::Run;
 pub use sample::{EvSample, FlowSample, LinkSample, Sample};
-pub use scenario::Scenario;
-pub use units::{Rate, Share, Size, Time};
+pub use scenario::{Beside, Scenario};
 pub use world::{Completed, Link, World, WorldError};

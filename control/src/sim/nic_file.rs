@@ -2,14 +2,16 @@
 
 use super::file::{FileError, Source, name_or_table};
 use super::units::{Rate, Size, Time};
+use crate::config::{Setup, SprayingType};
 use crate::controller::PROBE_PERIOD;
 use dataplane::congestion::NsccParams;
 use dataplane::congestion::profile::CcConfig;
-use dataplane::nic::{FetchParams, HostBufferParams, NicParams, WhenFull};
+use dataplane::nic::{Credits, FetchParams, HostBufferParams, NicParams, WhenFull};
 use dataplane::path::SprayingParams;
 use dataplane::time::SEC;
 use dataplane::transport::{RttMode, TransportParams};
 use serde::Deserialize;
+use std::path::{Path, PathBuf};
 
 /// Probes that are this far apart, in ns, are none: the longest period of a controller.
 const NO_PROBES: u64 = 8 * SEC;
@@ -18,6 +20,7 @@ const NO_PROBES: u64 = 8 * SEC;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NicTable {
+    config: Option<PathBuf>,
     mss: Option<u32>,
     data_rate: Option<Rate>,
     base_rtt: Option<Time>,
@@ -52,6 +55,15 @@ pub(super) struct NicTable {
 enum RttTimestampMode {
     LocalDatabase,
     WireTimestamp,
+}
+
+impl From<SprayingType> for SprayingName {
+    fn from(spraying: SprayingType) -> SprayingName {
+        match spraying {
+            SprayingType::Default => SprayingName::Default,
+            SprayingType::None => SprayingName::None,
+        }
+    }
 }
 
 /// How packets are spread, where there is no EV profile.
@@ -165,6 +177,7 @@ impl IngressTable {
         HostBufferParams {
             capacity: self.size.map_or(default.capacity, |size| size.0),
             drain_rate: self.drain_rate.map_or(default.drain_rate, |rate| rate.0),
+            credits: default.credits,
             low_percent: self.low_percent.unwrap_or(default.low_percent),
             high_percent: self.high_percent.unwrap_or(default.high_percent),
             max_penalty: self.max_penalty.unwrap_or(default.max_penalty),
@@ -185,6 +198,11 @@ pub(super) struct FabricDefaults {
 }
 
 impl NicTable {
+    /// The file with the NICs' configuration, if there is one.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Payload of a full packet in bytes.
     pub(super) fn mss(&self) -> u32 {
         self.mss.unwrap_or(TransportParams::default().mss)
@@ -204,6 +222,36 @@ impl NicTable {
     pub(super) fn probe_period_ns(&self) -> u64 {
         let period = self.reliability_probe_period.map_or(PROBE_PERIOD, |time| time.0);
         if self.probes.unwrap_or(true) { period } else { NO_PROBES }
+    }
+
+    /// The parameters of every NIC as its configuration has them; of the table's keys only those that no configuration has may be given.
+    /// `setup` is the configuration's; each NIC has `ports`.
+    pub(super) fn configured(&self, setup: &Setup, ports: u8, source: Source<'_>) -> Result<NicParams, FileError> {
+        for (key, place) in CONFIGURED {
+            if source.has(&["nic".into(), (*key).into()]) {
+                let why = format!("does not go with a configuration: take it away, and set {place} there or by --set");
+                return Err(source.wrong(&["nic".into(), (*key).into()], why));
+            }
+        }
+        let mut params = setup.nic;
+        // The rate of a port; windows are towards all ports of a NIC.
+        params.data_rate = params.data_rate.saturating_mul(ports.into());
+        params.transport.dynamic_mpr = self.dynamic_mpr.unwrap_or(params.transport.dynamic_mpr);
+        params.ecn_skip = self.ecn_skip.unwrap_or(params.ecn_skip);
+        params.spraying.assumed_bad_ns = self.assumed_bad_ns();
+        Ok(params)
+    }
+
+    /// `ReliabilityProbePeriod` in ns, where a configuration has it.
+    pub(super) fn configured_probe_period_ns(&self, setup: &Setup) -> u64 {
+        if self.probes.unwrap_or(true) { setup.probe_period_ns } else { NO_PROBES }
+    }
+
+    /// For how long a value that timed out is not used, in ns; without end where probes bring it back.
+    fn assumed_bad_ns(&self) -> Option<u64> {
+        let probes = self.probes.unwrap_or(true);
+        let for_a_time = self.assumed_bad_time.map(|time| time.0);
+        for_a_time.or(if probes { None } else { SprayingParams::default().assumed_bad_ns })
     }
 
     fn transport(&self, base_rtt_ns: u64) -> TransportParams {
@@ -228,14 +276,11 @@ impl NicTable {
 
     fn spraying_params(&self) -> SprayingParams {
         let default = SprayingParams::default();
-        let for_a_time = self.assumed_bad_time.map(|time| time.0);
-        let probes = self.probes.unwrap_or(true);
         SprayingParams {
             entropy_mask_bits: self.entropy_mask_bits.unwrap_or(default.entropy_mask_bits),
             starting_port_offset: self.starting_port_offset.unwrap_or(default.starting_port_offset),
             active_ev_set_size: self.active_ev_set_size.unwrap_or(default.active_ev_set_size),
-            // With probes a value comes back on its answer.
-            assumed_bad_ns: for_a_time.or(if probes { None } else { default.assumed_bad_ns }),
+            assumed_bad_ns: self.assumed_bad_ns(),
         }
     }
 
@@ -268,6 +313,7 @@ impl NicTable {
         params.limits.fetch = self.host_interface.map(|host| FetchParams {
             rate: host.lane_rate.0.saturating_mul(host.lane_count.into()),
             read_request: host.read_request_size.unwrap_or(64),
+            credits: Credits::default(),
         });
         self.check(&params, source)?;
         Ok(params)
@@ -297,6 +343,32 @@ impl NicTable {
         wrong(key, why)
     }
 }
+
+/// Keys that a configuration has, too, and where.
+const CONFIGURED: &[(&str, &str)] = &[
+    ("mss", "qp_manager.mss"),
+    ("data_rate", "network_interface.uplink.data_rate"),
+    ("base_rtt", "nscc.config_base_rtt"),
+    ("max_psn_range", "qp_manager.max_psn_range"),
+    ("sack_loss_min_retx_pkts", "qp_manager.sack_loss_min_retx_pkts"),
+    ("initial_ack_timeout", "qp_manager.initial_ack_timeout"),
+    ("fixed_rexmit_time_enable", "qp_manager.fixed_rexmit_time_enable"),
+    ("linear_retry_count", "qp_manager.linear_retry_count"),
+    ("exponential_retry_count", "qp_manager.exponential_retry_count"),
+    ("rtt_timestamp_mode", "qp_manager.rtt_timestamp_mode"),
+    ("qp_groups_enabled", "qp_manager.qp_groups_enabled"),
+    ("trimming", "qp_manager.trimming_enabled"),
+    ("use_distinct_dscp_for_retransmit", "qp_manager.use_distinct_dscp_for_retransmit"),
+    ("congestion", "keys of nscc"),
+    ("spraying", "qp_manager.packet_spraying_type"),
+    ("entropy_mask_bits", "packet_spraying.entropy_mask_bits"),
+    ("starting_port_offset", "packet_spraying.starting_port_offset"),
+    ("active_ev_set_size", "packet_spraying.active_ev_set_size"),
+    ("reliability_probe_period", "qp_manager.reliability_probe_period"),
+    ("egress_buffer", "network_interface.egress_buffer.total_buffer_size and model.limits"),
+    ("host_interface", "keys of host_interface and model.limits"),
+    ("ingress_buffer", "network_interface.ingress_buffer.total_buffer_size and model.limits"),
+];
 
 /// How reasons begin, and the keys that they are about.
 const ATTRIBUTES: &[(&str, &[&str])] = &[

@@ -3,12 +3,14 @@
 use super::fault_file::FaultTable;
 use super::file::{FileError, Source, Step};
 use super::flows::Flow;
+use super::nic_config;
 use super::nic_file::{FabricDefaults, NicTable, SprayingName};
 use super::pattern::{MEMORY_MAX, TrafficTable};
 use super::plan_file::FabricTable;
 use super::units::Time;
 use super::ways::{Ways, unloaded_rtt};
 use super::world::{World, WorldError};
+use crate::config::{Config, Finding, Loaded, RecordSettings, Switches};
 use crate::controller::ProfileSpec;
 use dataplane::Ns;
 use dataplane::fabric::{Fabric, Plan, Topology};
@@ -18,6 +20,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::path::Path;
 
 /// How long a scenario runs at most where its file does not say, in ns.
 const DURATION: u64 = 10 * MS;
@@ -47,6 +50,21 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
     /// Their patterns in order: the name of each, and the number behind its last flow.
     pub patterns: Vec<(String, usize)>,
+    /// Which records the NICs keep: as their configuration has it, or without one its defaults.
+    pub records: RecordSettings,
+    /// What the NICs' configuration does that its writer may not have meant.
+    pub warnings: Vec<Finding>,
+}
+
+/// What is said beside a scenario's file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// Takes the place of the file's seed.
+    pub seed: Option<u64>,
+    /// The NICs' configuration, in the place of the one that the file names.
+    pub config: Option<&'a Path>,
+    /// Attributes of that configuration, or of the defaults, `KEY=VALUE` each.
+    pub set: &'a [String],
 }
 
 #[derive(Deserialize)]
@@ -94,18 +112,38 @@ impl Scenario {
     /// # Errors
     /// [`FileError`] names the file, the line, the key and the reason.
     pub fn read(text: &str, file_name: &str, seed: Option<u64>) -> Result<Scenario, FileError> {
+        Scenario::read_beside(text, file_name, &Beside { seed, ..Beside::default() })
+    }
+
+    /// Reads a scenario, and what is said beside it. A file with the NICs' configuration that it names is searched from its own directory on.
+    ///
+    /// # Errors
+    /// [`FileError`] names the file or the option, the line, the key and the reason.
+    pub fn read_beside(text: &str, file_name: &str, beside: &Beside<'_>) -> Result<Scenario, FileError> {
         let source = Source { text, name: file_name };
         let file: ScenarioFile = source.read()?;
-        let seed = seed.or(file.seed).unwrap_or(1);
-        let plan = file.fabric.plan(&file.fault, source)?;
+        let seed = beside.seed.or(file.seed).unwrap_or(1);
+        let loaded = nic_config::load(&file.nic, beside, source)?;
+        let mut plan = file.fabric.plan(&file.fault, source)?;
+        if let Some(loaded) = &loaded {
+            nic_config::join(loaded, &mut plan, source);
+        }
         // What cannot be built was refused.
         let fabric = |error| source.wrong(&["fabric".into()], format!("{error}"));
         let fabric = Fabric::<Vec<u8>>::new(&plan, seed).map_err(fabric)?;
-        let base_rtt = file.nic.base_rtt_ns().or_else(|| unloaded_rtt(&fabric, file.nic.mss(), file.ipv6));
-        let defaults = FabricDefaults { data_rate: plan.host.rate.saturating_mul(fabric.ports().into()) };
-        let nic = file.nic.params(defaults, base_rtt.unwrap_or(NicParams::default().base_rtt_ns), source)?;
+        let config = loaded.as_ref().map_or_else(Config::default, |loaded| loaded.config.clone());
+        let setup = config.setup();
+        let (nic, spraying, probe_period_ns) = if loaded.is_some() {
+            let nic = file.nic.configured(&setup, fabric.ports(), source)?;
+            (nic, setup.spraying.into(), file.nic.configured_probe_period_ns(&setup))
+        } else {
+            let base_rtt = file.nic.base_rtt_ns().or_else(|| unloaded_rtt(&fabric, file.nic.mss(), file.ipv6));
+            let defaults = FabricDefaults { data_rate: plan.host.rate.saturating_mul(fabric.ports().into()) };
+            let nic = file.nic.params(defaults, base_rtt.unwrap_or(NicParams::default().base_rtt_ns), source)?;
+            (nic, file.nic.spraying(), file.nic.probe_period_ns())
+        };
         let (mut flows, patterns) = flows(&file.traffic, fabric.nics(), seed, source)?;
-        let ways = ways(&file, source)?;
+        let ways = ways(&file, spraying, source)?;
         let key = if file.ev_profile.is_some() { "ev_profile" } else { "nic" };
         ways.lay(&fabric, file.ipv6, seed, &mut flows).map_err(|why| source.wrong(&[key.into()], why))?;
         let interval_ns = file.records.interval.map_or(INTERVAL, |time| time.0);
@@ -125,9 +163,11 @@ impl Scenario {
             interval_ns,
             plan,
             nic,
-            probe_period_ns: file.nic.probe_period_ns(),
+            probe_period_ns,
             flows,
             patterns,
+            records: setup.records,
+            warnings: loaded.iter().flat_map(|loaded| Loaded::warnings(loaded, Switches::default())).collect(),
         })
     }
 
@@ -172,14 +212,17 @@ fn flows(traffic: &[TrafficTable], nics: u32, seed: u64, source: Source<'_>) -> 
     Ok((flows, patterns))
 }
 
-/// How packets find their way, as `[ev_profile]` and `nic.spraying` say.
-fn ways(file: &ScenarioFile, source: Source<'_>) -> Result<Ways, FileError> {
-    let spraying = file.nic.spraying();
+/// How packets find their way, as `[ev_profile]` and the NICs' spraying say.
+fn ways(file: &ScenarioFile, spraying: SprayingName, source: Source<'_>) -> Result<Ways, FileError> {
     if file.ev_profile.is_none() {
         return Ok(if spraying == SprayingName::None { Ways::Own } else { Ways::Sprayed });
     }
     if spraying == SprayingName::None {
-        return Err(source.wrong(&["nic".into(), "spraying".into()], "\"none\" does not go with an EV profile"));
+        if file.nic.spraying() == SprayingName::None {
+            return Err(source.wrong(&["nic".into(), "spraying".into()], "\"none\" does not go with an EV profile"));
+        }
+        let why = "does not go with a configuration whose PacketSprayingType is None: take either away";
+        return Err(source.wrong(&["ev_profile".into()], why));
     }
     if source.has(&["ev_profile".into(), "paths".into()]) {
         let table = source.read::<ProfileOnly<PathsTable>>()?.ev_profile;

@@ -80,6 +80,33 @@ fn the_json_has_every_attribute_with_its_source() {
 }
 
 #[test]
+fn options_set_attributes_with_a_file_and_without_and_are_named_as_their_source() {
+    let (_dir, nic) = file("nic.toml", "[qp_manager]\nmss = 1024\ninitial_ack_timeout = \"100us\"\n");
+    let set = ["--set", "qp_manager.initial_ack_timeout=200us", "--set", "nic.enable_monitor=true"];
+    let row = |args: &[&str], key: &str| {
+        let shown = stdout(&[&["show"][..], args, &set].concat());
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        shown.lines().map(words).find(|words| words.first().is_some_and(|word| word == key)).unwrap()
+    };
+    for (key, value) in [("initial_ack_timeout", "200us"), ("enable_monitor", "true")] {
+        assert_eq!(row(&["--file", &nic], key), [key, value, "--set"]);
+        assert_eq!(row(&[], key), [key, value, "--set"]);
+    }
+    assert_eq!(row(&["--file", &nic], "mss"), ["mss", "1024", &format!("{nic}:2")]);
+    assert_eq!(row(&[], "mss"), ["mss", "4096", "default"]);
+    let check = config(&[&["check", &nic][..], &set].concat()).assert().success();
+    check.stdout(contains("nic.toml: valid, 0 warnings"));
+    let check = config(&["check", "--set", "nscc.delay_alpha=2.0"]).assert().code(2).stdout(is_empty());
+    check.stderr("error: --set: nscc.delay_alpha: 2.0 is out of range: DelayAlpha takes 0.0 to 1.0 [out-of-range]\n");
+    let check =
+        config(&["check", "--set", "network_interface.egress_buffer.total_buffer_size=512KB"]).assert().success();
+    check
+        .stdout("the defaults with --set: valid, 1 warning\n")
+        .stderr(contains("warning: --set: network_interface.egress"));
+    config(&["check"]).assert().code(2);
+}
+
+#[test]
 fn a_check_says_what_warns_and_fails_on_what_stops() {
     let (_dir, nic) = file("nic.toml", "[nscc]\npass_through = true\n");
     config(&["check", &nic]).assert().success().stdout(contains("valid, 0 warnings")).stderr(is_empty());

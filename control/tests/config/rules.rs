@@ -44,11 +44,22 @@ const STOPS: &[Broken] = &[
     (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.lane_bps = \"0Gbps\"", 2, "16 lanes"),
     (Rule::EngineLimit, "model.limits = true\nnetwork_interface.ingress_buffer.total_buffer_size = \"1B\"", 2, "no room"),
     (Rule::EngineLimit, "model.limits = true\nnetwork_interface.egress_buffer.total_buffer_size = \"4KB\"", 2, "no room for a full packet"),
+    (Rule::EngineLimit, "network_interface.medium.delay = \"60001ms\"", 1, "give 60s or less"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.rx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes: give 16B or more"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.tx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.rx_data_buffer_size = \"0B\"", 2, "a byte of data: give 1B or more"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.nic_side.tx_data_buffer_size = \"0B\"", 2, "a byte of data"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.rx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.tx_header_buffer_size = \"15B\"", 2, "a header of 16 bytes"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.rx_data_buffer_size = \"0B\"", 2, "a byte of data"),
+    (Rule::EngineLimit, "model.limits = true\nhost_interface.host_side.tx_data_buffer_size = \"0B\"", 2, "a byte of data"),
+    (Rule::OutOfRange, "model.pcie_round_trip = \"1001us\"", 1, "pcie_round_trip takes 0ns to 1ms"),
 ];
 
 #[rustfmt::skip]
 const WARNS: &[Broken] = &[
-    (Rule::DoesNotAct, "host_interface.host_side.rx_data_buffer_size = \"1MB\"", 1, "transaction layer"),
+    (Rule::LimitsOff, "host_interface.host_side.rx_data_buffer_size = \"1MB\"", 1, "model.limits"),
+    (Rule::NotInUse, "model.limits = true\nmodel.pcie_round_trip = \"0ns\"\nhost_interface.nic_side.tx_header_buffer_size = \"1MB\"", 3, "model.pcie_round_trip is 0"),
     (Rule::LimitsOff, "network_interface.egress_buffer.total_buffer_size = \"512KB\"", 1, "model.limits"),
     (Rule::NotInUse, "nscc.max_congestion_window = 54", 1, "OverrideSpecMaxCongestionWindow is false"),
     (Rule::NotInUse, "nscc.target_queue_delay = \"9us\"", 1, "OverrideSpecTargetQueueDelay is false"),
@@ -105,10 +116,52 @@ fn what_is_not_in_use_stops_nothing() {
         "nscc.config_base_rtt = \"1ns\"\nqp_manager.trimming_enabled = false",
         "nscc.config_base_rtt = \"1ns\"\nnscc.override_spec_target_queue_delay = true",
         "network_interface.egress_buffer.total_buffer_size = \"0B\"",
+        "host_interface.nic_side.tx_data_buffer_size = \"0B\"",
+        "model.limits = true\nmodel.pcie_round_trip = \"0ns\"\nhost_interface.nic_side.rx_header_buffer_size = \"0B\"",
+        "model.limits = true\nhost_interface.host_side.rx_header_buffer_size = \"16B\"\nmodel.pcie_round_trip = \"1ms\"",
+        "model.limits = true\nhost_interface.host_side.tx_data_buffer_size = \"1B\"\nmodel.pcie_round_trip = \"1ms\"",
         "packet_spraying.starting_port_offset = 65408",
     ] {
         read(text).config.setup().nic.validate().unwrap();
     }
+}
+
+#[test]
+fn an_option_is_named_where_it_is_to_blame_and_the_file_where_it_is() {
+    let with = |text: &str, sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+        Loaded::read_with(text, "nic.toml", &sets)
+    };
+    let found =
+        with("nscc.quick_adapt_gate = 32\n", &["qp_manager.mss=0", "mss=1024", "qp_manager=3", "nscc.eta_multiplier"]);
+    let lines: Vec<String> = found.unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "nic.toml:1: nscc.quick_adapt_gate: 32 is out of range: QuickAdaptGate takes 0 to 31 [out-of-range]",
+            "--set: qp_manager.mss: 0 is out of range: MSS takes 1 or more [out-of-range]",
+            "--set: mss: there is no such key; did you mean qp_manager.mss? [unknown-attribute]",
+            "--set: qp_manager: is a section and no key: name one of its keys, as in qp_manager.KEY=VALUE [wrong-nesting]",
+            "--set: nscc.eta_multiplier: has no value: give KEY=VALUE, as in qp_manager.mss=1024 [syntax]",
+        ]
+    );
+    // The rules about several values see what comes out, and blame what set it.
+    let offset = "packet_spraying.starting_port_offset = 65500\n";
+    assert_eq!(with(offset, &[]).unwrap_err()[0].line, Some(1));
+    assert_eq!(with(offset, &["packet_spraying.entropy_mask_bits=5"]).map(|_| ()), Ok(()));
+    let found = with("qp_manager.mss = 1024", &["packet_spraying.starting_port_offset=65500"]).unwrap_err();
+    assert!(found[0].to_string().starts_with("--set: packet_spraying.starting_port_offset: 65500 and"), "{}", found[0]);
+    let warned = with("", &["nscc.max_congestion_window=54"]).unwrap().warnings(Switches::default());
+    assert!(warned[0].to_string().starts_with("--set: nscc.max_congestion_window: is not used"), "{}", warned[0]);
+}
+
+#[test]
+fn an_option_takes_the_place_of_the_file_and_the_last_of_several_counts() {
+    let sets = ["qp_manager.mss=2048".to_owned(), "qp_manager.mss = 1024".to_owned()];
+    let loaded = Loaded::read_with("qp_manager.mss = 512\nnscc.delay_alpha = 0.5", "nic.toml", &sets).unwrap();
+    assert_eq!((loaded.config.qp_manager.mss, loaded.config.nscc.delay_alpha), (1024, 0.5));
+    assert_eq!(loaded.toml(), "[qp_manager]\nmss = 1024\n\n[nscc]\ndelay_alpha = 0.5\n");
+    assert_eq!(Loaded::set_alone(&sets).unwrap().config.qp_manager.mss, 1024);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use super::read;
 use dataplane::Ns;
-use dataplane::nic::DropReason;
+use dataplane::nic::{DropReason, WriteRequest};
 use dataplane::time::{MS, US};
-use mrcnic_tests::{Channel, Pair};
+use mrcnic_tests::{Channel, Fate, Pair};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 const BYTES: usize = 1 << 20;
 
@@ -34,6 +36,38 @@ fn a_limited_nic_is_as_fast_as_its_port_or_the_lanes_to_its_host() {
     assert!((67 * US..75 * US).contains(&by_lanes.0), "{by_lanes:?}");
     let (_, unlimited) = run("host_interface.host_side.lane_count = 4");
     assert!(unlimited < by_port);
+}
+
+/// Each frame between two NICs of a configuration that write to each other: when it was sent, by which, and its bytes.
+fn history(text: &str, len: usize) -> Vec<(Ns, usize, Vec<u8>)> {
+    let mut pair = Pair::new(read(text).config.setup().nic, BYTES, Channel::default(), 1);
+    let qp = pair.connect(0);
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&seen);
+    pair.filter = Some(Box::new(move |now, from, _, frame| {
+        log.borrow_mut().push((now, from, frame.to_vec()));
+        Fate::Pass
+    }));
+    for id in 0..300.min(BYTES / len) as u64 {
+        let there = pair.write(id, 0, 0, len);
+        let back = WriteRequest { local_key: pair.keys[1], remote_key: pair.keys[0], ..there };
+        pair.nics[0].post_write(qp.qpn[0], &there).unwrap();
+        pair.nics[1].post_write(qp.qpn[1], &back).unwrap();
+    }
+    pair.run_for(MS);
+    assert_eq!((pair.completions[0].len(), pair.completions[1].len()), (300.min(BYTES / len), 300.min(BYTES / len)));
+    seen.take()
+}
+
+#[test]
+fn at_the_defaults_credits_change_no_frame_and_no_time_of_large_and_small_messages() {
+    for len in [1, 64, 4096, BYTES] {
+        let history = |more: &str| history(&format!("model.limits = true\n{more}"), len);
+        let without = history("model.pcie_round_trip = \"0ns\"");
+        assert!(history("") == without, "messages of {len} bytes");
+        let small = "host_interface.host_side.tx_header_buffer_size = \"32B\"";
+        assert!(history(small) != without, "it would be seen in messages of {len} bytes");
+    }
 }
 
 #[test]

@@ -1,21 +1,26 @@
 //! Memory that the NIC reads and writes while its owner does the same.
 
 use super::Extent;
+use super::map::Mapping;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 const ALIGN: usize = 4096;
 
-/// A run of zeroed, page-aligned memory that can be registered. It is reached by copies alone, never by reference: a remote may write it
+/// A run of page-aligned memory that can be registered: zeroed memory of its own, or a file that other programs may map too. It is reached by copies alone, never by reference: a remote may write it
 /// at any time, as with any RDMA NIC. What a read returns while a remote writes the same bytes is not defined byte for byte; a
 /// completion says when they have settled.
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
+    /// The file that it is a part of; without one the memory was allocated.
+    mapping: Option<Mapping>,
 }
 
-// SAFETY: the buffer owns its allocation, and all access goes through raw copies that hold no reference into it.
+// SAFETY: the buffer owns its allocation or mapping, and all access goes through raw copies that hold no reference into it.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; that concurrent copies of the same bytes are ordered is the contract between application and NIC
 // (a range given to a posted Write, or exposed to a remote, is left alone until its completion).
@@ -37,11 +42,26 @@ impl Buffer {
     /// Allocates `len` zeroed bytes.
     #[must_use]
     pub fn new(len: usize) -> Arc<Buffer> {
-        let layout = Self::layout(len);
+        Self::try_new(len).unwrap_or_else(|| handle_alloc_error(Self::layout(len)))
+    }
+
+    /// Allocates `len` zeroed bytes; `None` where there are not so many.
+    #[must_use]
+    pub fn try_new(len: usize) -> Option<Arc<Buffer>> {
+        let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
         // SAFETY: the layout has a size of at least one byte.
-        let ptr = unsafe { alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
-        Arc::new(Buffer { ptr, len })
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Arc::new(Buffer { ptr, len, mapping: None }))
+    }
+
+    /// The first `len` bytes of `file`, 1 at least, shared with whoever maps it too. The file was opened to be read and written; a shorter one
+    /// is made as long, and what it holds stays. Nobody may make it shorter while it is mapped: the process would get SIGBUS.
+    ///
+    /// # Errors
+    /// What the system says: no room, no permission, or a file that can't be mapped.
+    pub fn map(file: &File, len: usize) -> io::Result<Arc<Buffer>> {
+        let mapping = Mapping::new(file, len)?;
+        Ok(Arc::new(Buffer { ptr: mapping.ptr(), len, mapping: Some(mapping) }))
     }
 
     fn layout(len: usize) -> Layout {
@@ -111,8 +131,10 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) };
+        if self.mapping.is_none() {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) };
+        }
     }
 }
 
@@ -137,6 +159,36 @@ mod tests {
         let mut out = [0; 5];
         buffer.read(95, &mut out).unwrap();
         assert_eq!(out, [0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_buffer_over_a_file_is_the_file_and_leaves_what_it_holds() {
+        let path = std::env::temp_dir().join(format!("mrcnic-map-{}", std::process::id()));
+        std::fs::write(&path, [7; 10]).unwrap();
+        let open = |write| File::options().read(true).write(write).open(&path).unwrap();
+        let buffer = Buffer::map(&open(true), 5000).unwrap();
+        let other = Buffer::map(&open(true), 100).unwrap();
+        assert_eq!((std::fs::metadata(&path).unwrap().len(), buffer.len(), buffer.address() % 4096), (5000, 5000, 0));
+        let mut out = [0; 11];
+        buffer.read(0, &mut out).unwrap();
+        assert_eq!(out, [7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0]);
+        buffer.write(98, &[1, 2, 3]).unwrap();
+        let mut seen = [0; 2];
+        other.read(98, &mut seen).unwrap();
+        assert_eq!(seen, [1, 2]);
+        assert!(other.read(98, &mut [0; 3]).is_err());
+        drop((buffer, other));
+        let file = std::fs::read(&path).unwrap();
+        assert_eq!((file.len(), &file[98..101]), (5000, &[1, 2, 3][..]), "a mapping does not make a file shorter");
+        assert!(Buffer::map(&open(true), 0).is_err());
+        assert!(Buffer::map(&open(false), 100).is_err(), "not opened to be written");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_buffer_that_no_machine_has_room_for_is_none() {
+        assert!(Buffer::try_new(1 << 62).is_none() && Buffer::try_new(usize::MAX).is_none());
+        assert_eq!(Buffer::try_new(10).map(|buffer| buffer.len()), Some(10));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod buffer;
 mod extent;
 mod frame;
+mod map;
 mod table;
 
 pub use buffer::{Buffer, OutOfRange};

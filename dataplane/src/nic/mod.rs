@@ -45,7 +45,7 @@ pub use frame::{PortId, TxBurst};
 pub use group::{GroupReport, GroupState};
 pub use host::{HostBufferParams, WhenFull};
 pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
-pub use limits::{FetchParams, PacingParams, RATE_MAX, SendLimits};
+pub use limits::{Credits, FetchParams, NoCredits, PacingParams, RATE_MAX, SendLimits, TRANSFER_HEADER};
 pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST, TX_BURST_BYTES};
 pub use port_status::{PORT_EVENTS_MAX, PortEvent};
 pub use probe::{PROBES_MAX, ProbeAnswer};

@@ -22,7 +22,9 @@ impl Qpn {
         self.0
     }
 
-    pub(super) const fn slot(self) -> usize {
+    /// Its slot, 0 to 65,535. Of the live QPs of a NIC no two have one.
+    #[must_use]
+    pub const fn slot(self) -> usize {
         (self.0 & 0xFFFF) as usize
     }
 }

@@ -193,7 +193,7 @@ impl Nic {
         self.stats.tx_bytes.add(len);
         self.limits.take(now, port, len, payload as u64, accepting.is_data, full);
         if let (Some(host), Some(fetch)) = (&mut self.host, self.params.limits.fetch.filter(|_| payload > 0)) {
-            host.delay(now, fetch.read_request.into());
+            host.transfer(now, fetch.read_request.into(), 0);
         }
         if let Some(queue) = self.accepting.get_mut(usize::from(port.0)) {
             queue.push_back(accepting);

@@ -1,5 +1,6 @@
 //! Reading a TOML file so that an error names the file, the line, the key, and the way out.
 
+use crate::config::Finding;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
@@ -30,7 +31,7 @@ macro_rules! name_or_table {
         }
     };
 }
-pub(super) use name_or_table;
+pub(crate) use name_or_table;
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,9 +59,22 @@ impl fmt::Display for FileError {
     }
 }
 
+impl From<Vec<Finding>> for FileError {
+    /// What is wrong with a configuration, all of it.
+    fn from(findings: Vec<Finding>) -> FileError {
+        let mut findings = findings.into_iter();
+        let Some(Finding { rule, file, line, key, why }) = findings.next() else {
+            return FileError { file: String::new(), line: None, key: None, why: "nothing is wrong".into() };
+        };
+        let more: String = findings.map(|finding| format!("\nerror: {finding}")).collect();
+        let key = Some(key).filter(|key| !key.is_empty());
+        FileError { file, line, key, why: format!("{why} [{rule}]{more}") }
+    }
+}
+
 /// A step on the way to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// A key of a table.
     Key(&'a str),
     /// An entry of an array, from 0.
@@ -87,14 +101,14 @@ fn missing(message: &str) -> String {
 
 /// A file: its text and its name.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) text: &'a str,
-    pub(super) name: &'a str,
+pub(crate) struct Source<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) name: &'a str,
 }
 
 impl Source<'_> {
     /// Reads the whole file as `T`.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|error| {
             let at = error.span().map(|span| span.start);
             let key = at.and_then(|at| {
@@ -113,7 +127,7 @@ impl Source<'_> {
     }
 
     /// Whether there is something at `path`.
-    pub(super) fn has(&self, path: &[Step<'_>]) -> bool {
+    pub(crate) fn has(&self, path: &[Step<'_>]) -> bool {
         let Ok(table) = DeTable::parse(self.text) else { return false };
         let Some((Step::Key(first), rest)) = path.split_first() else { return false };
         let mut value = table.get_ref().get(*first).map(|value| value.get_ref());
@@ -129,7 +143,7 @@ impl Source<'_> {
     }
 
     /// What is wrong with the value at `path`, or where that is not given, with the nearest table around it.
-    pub(super) fn wrong(&self, path: &[Step<'_>], why: impl Into<String>) -> FileError {
+    pub(crate) fn wrong(&self, path: &[Step<'_>], why: impl Into<String>) -> FileError {
         let names = path.iter().map(|step| match step {
             Step::Key(key) => (*key).to_owned(),
             Step::At(at) => (at + 1).to_string(),

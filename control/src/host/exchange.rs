@@ -1,0 +1,530 @@
+//! Connection exchange: two ends tell each other the numbers of their QPs, over TCP or a UNIX socket, a JSON object a line.
+//!
+//! ```text
+//! who connects                     who was connected to
+//! {"mrc":"offer", ..}     ->
+//!                         <-       {"mrc":"offer", ..} or {"mrc":"refuse","why":".."}
+//! {"mrc":"ready"}         ->       each once its QPs are in RTS
+//!                         <-       {"mrc":"ready"}
+//! ```
+//!
+//! Afterwards nothing is said; whoever goes, closes.
+
+use dataplane::nic::{Advertised, Endpoint, ToRtr};
+use dataplane::nic::{CcProfileRef, PathSpec};
+use dataplane::transport::{PSN_SPACE, Psn};
+use dataplane::wire::MacAddr;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long the other end has for each step.
+pub const STEP: Duration = Duration::from_secs(5);
+/// QPs of one offer at most.
+pub const OFFER_QPS_MAX: usize = 1024;
+/// Longest line that is read.
+const LINE_MAX: u64 = 1 << 20;
+
+/// Where to listen, or to connect to: `HOST:PORT` over TCP, or a path (with a `/` in it) of a UNIX socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExchangeAddress {
+    /// Over TCP.
+    Tcp(String),
+    /// Over a UNIX socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for ExchangeAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ExchangeAddress, String> {
+        if text.contains('/') {
+            return Ok(ExchangeAddress::Unix(text.into()));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(ExchangeAddress::Tcp(text.to_owned()))
+            }
+            _ => Err(format!("{text:?} is no address: give HOST:PORT, or the path of a UNIX socket, with a / in it")),
+        }
+    }
+}
+
+impl fmt::Display for ExchangeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExchangeAddress::Tcp(text) => f.write_str(text),
+            ExchangeAddress::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A QP as it is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QpOffer {
+    /// Its number, 24 bits.
+    pub qpn: u32,
+    /// The first PSN that it sends, 24 bits.
+    pub psn: u32,
+}
+
+/// A region that the other end may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionOffer {
+    /// Its key.
+    pub key: u32,
+    /// The address of its first byte.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// What an end tells the other: all that is needed to join QPs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    /// Its IP address.
+    pub ip: IpAddr,
+    /// The Ethernet address of each of its ports.
+    #[serde(with = "macs")]
+    pub macs: Vec<MacAddr>,
+    /// Payload of a full packet in bytes: both ends must have the same.
+    pub mss: u32,
+    /// PSNs that each of its responders lets be in flight.
+    pub window: u32,
+    /// Writes with Immediate that each of them lets be in flight.
+    pub immediates: u32,
+    /// Its QPs; number i is for number i of the other end.
+    pub qps: Vec<QpOffer>,
+    /// What may be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionOffer>,
+}
+
+/// Ethernet addresses as text.
+mod macs {
+    use dataplane::wire::MacAddr;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(macs: &[MacAddr], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(macs.iter().map(ToString::to_string))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MacAddr>, D::Error> {
+        let read = |text: String| {
+            text.parse()
+                .map_err(|()| D::Error::custom(format!("{text:?} is no Ethernet address, as in 02:00:00:00:00:01")))
+        };
+        Vec::<String>::deserialize(deserializer)?.into_iter().map(read).collect()
+    }
+}
+
+impl Offer {
+    /// What is wrong with the other end's offer for an end that made this one.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self, other: &Offer) -> Result<(), String> {
+        if other.qps.len() != self.qps.len() {
+            return Err(format!(
+                "one end has {} QPs and the other {}: give both the same",
+                self.qps.len(),
+                other.qps.len()
+            ));
+        }
+        if other.mss != self.mss {
+            return Err(format!(
+                "the MSS is {} at one end and {} at the other: give both the same",
+                self.mss, other.mss
+            ));
+        }
+        if other.macs.len() != self.macs.len() {
+            let (own, theirs) = (self.macs.len(), other.macs.len());
+            return Err(format!(
+                "one end has {own} ports and the other {theirs}: port i of one reaches port i of the other"
+            ));
+        }
+        if other.ip.is_ipv4() != self.ip.is_ipv4() {
+            return Err(format!("{} and {} are not of one family", self.ip, other.ip));
+        }
+        if let Some(psn) = other.qps.iter().map(|qp| qp.psn).find(|&psn| psn >= PSN_SPACE) {
+            return Err(format!("PSN {psn:#x} has more than 24 bits"));
+        }
+        Ok(())
+    }
+
+    /// What brings QP number `n` of this end to RTR, with the other end's offer, which was checked.
+    #[must_use]
+    pub fn to_rtr(
+        &self,
+        other: &Offer,
+        n: usize,
+        path: PathSpec,
+        vlan: Option<u16>,
+        congestion: Option<CcProfileRef>,
+    ) -> Option<ToRtr> {
+        let qp = other.qps.get(n)?;
+        let end = |offer: &Offer| Some(Endpoint { mac: *offer.macs.first()?, ip: offer.ip });
+        Some(ToRtr {
+            local: end(self)?,
+            remote: end(other)?,
+            vlan,
+            peer_qpn: qp.qpn,
+            receive_psn: Psn::new(qp.psn),
+            path,
+            congestion,
+        })
+    }
+
+    /// What its responders take.
+    #[must_use]
+    pub const fn advertised(&self) -> Advertised {
+        Advertised { window: self.window, immediates: self.immediates }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "mrc", rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Offer { name: String, offer: Offer },
+    Refuse { why: String },
+    Ready {},
+}
+
+/// Either kind of stream.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn timeout(&self, read: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(tcp) => {
+                tcp.set_nonblocking(false)?;
+                tcp.set_nodelay(true)?;
+                tcp.set_write_timeout(Some(STEP))?;
+                tcp.set_read_timeout(Some(read))
+            }
+            Stream::Unix(unix) => {
+                unix.set_nonblocking(false)?;
+                unix.set_write_timeout(Some(STEP))?;
+                unix.set_read_timeout(Some(read))
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(tcp) => tcp.read(buf),
+            Stream::Unix(unix) => unix.read(buf),
+        }
+    }
+}
+
+/// A way to the other end. It closes when it is dropped.
+#[derive(Debug)]
+pub struct Exchange {
+    reader: BufReader<Stream>,
+}
+
+impl Exchange {
+    /// Connects, in five seconds at most.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect(address: &ExchangeAddress) -> io::Result<Exchange> {
+        let stream = match address {
+            ExchangeAddress::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+            ExchangeAddress::Tcp(text) => {
+                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+                let mut found = None;
+                for address in text.to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, STEP) {
+                        Ok(stream) => {
+                            found = Some(stream);
+                            break;
+                        }
+                        Err(e) => last = e,
+                    }
+                }
+                Stream::Tcp(found.ok_or(last)?)
+            }
+        };
+        Exchange::over(stream)
+    }
+
+    fn over(stream: Stream) -> io::Result<Exchange> {
+        stream.timeout(STEP)?;
+        Ok(Exchange { reader: BufReader::new(stream) })
+    }
+
+    fn say(&mut self, line: &Line) -> io::Result<()> {
+        // One call, so that nobody reads half a line.
+        let text = format!("{}\n", serde_json::to_string(line)?);
+        match self.reader.get_mut() {
+            Stream::Tcp(tcp) => tcp.write_all(text.as_bytes()),
+            Stream::Unix(unix) => unix.write_all(text.as_bytes()),
+        }
+    }
+
+    fn hear(&mut self) -> io::Result<Line> {
+        let mut line = String::new();
+        Read::take(&mut self.reader, LINE_MAX).read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the other end has gone"));
+        }
+        let line = serde_json::from_str(&line).map_err(|e| {
+            io::Error::new(ErrorKind::InvalidData, format!("the other end says what is no exchange: {e}"))
+        })?;
+        match line {
+            Line::Refuse { why } => Err(io::Error::other(format!("the other end refuses: {why}"))),
+            line => Ok(line),
+        }
+    }
+
+    fn out_of_turn() -> io::Error {
+        io::Error::new(ErrorKind::InvalidData, "the other end says something out of turn")
+    }
+
+    /// Tells who this end is and what it offers.
+    ///
+    /// # Errors
+    /// The other end has gone, or is stuck.
+    pub fn offer(&mut self, name: &str, offer: &Offer) -> io::Result<()> {
+        self.say(&Line::Offer { name: name.to_owned(), offer: offer.clone() })
+    }
+
+    /// Waits for the other end's name and offer.
+    ///
+    /// # Errors
+    /// It refuses, says something else, has gone, or is silent for five seconds.
+    pub fn take_offer(&mut self) -> io::Result<(String, Offer)> {
+        match self.hear()? {
+            Line::Offer { offer, .. } if offer.qps.is_empty() || offer.qps.len() > OFFER_QPS_MAX => {
+                let count = offer.qps.len();
+                Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    format!("an offer of {count} QPs: it has 1 to {OFFER_QPS_MAX}"),
+                ))
+            }
+            Line::Offer { offer, .. } if offer.macs.is_empty() => {
+                Err(io::Error::new(ErrorKind::InvalidData, "an offer without an Ethernet address"))
+            }
+            Line::Offer { name, offer } => Ok((name, offer)),
+            _ => Err(Exchange::out_of_turn()),
+        }
+    }
+
+    /// Tells the other end why nothing comes of it.
+    pub fn refuse(mut self, why: &str) {
+        let _ = self.say(&Line::Refuse { why: why.to_owned() });
+    }
+
+    /// Tells that this end's QPs are in RTS, and waits until the other's are.
+    ///
+    /// # Errors
+    /// As [`Exchange::take_offer`].
+    pub fn ready(&mut self) -> io::Result<()> {
+        self.say(&Line::Ready {})?;
+        match self.hear()? {
+            Line::Ready {} => Ok(()),
+            _ => Err(Exchange::out_of_turn()),
+        }
+    }
+
+    /// Looks for `patience` whether the other end is still there.
+    #[must_use]
+    pub fn is_open(&mut self, patience: Duration) -> bool {
+        if self.reader.get_ref().timeout(patience.max(Duration::from_millis(1))).is_err() {
+            return false;
+        }
+        match self.reader.fill_buf() {
+            // Neither end has anything to say.
+            Ok(_) => false,
+            Err(e) => matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted),
+        }
+    }
+}
+
+/// Where other ends connect to.
+#[derive(Debug)]
+pub enum ExchangeListener {
+    /// Over TCP.
+    Tcp(TcpListener),
+    /// Over a UNIX socket, which goes when this is dropped.
+    Unix(UnixListener, PathBuf),
+}
+
+impl ExchangeListener {
+    /// Listens. The socket of a process that has gone makes way.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(address: &ExchangeAddress) -> io::Result<ExchangeListener> {
+        match address {
+            ExchangeAddress::Tcp(text) => {
+                let listener = TcpListener::bind(text)?;
+                listener.set_nonblocking(true)?;
+                Ok(ExchangeListener::Tcp(listener))
+            }
+            ExchangeAddress::Unix(path) => {
+                let is_socket = std::fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket());
+                if is_socket && UnixStream::connect(path).is_err() {
+                    std::fs::remove_file(path)?;
+                }
+                let listener = UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Ok(ExchangeListener::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// The address over TCP: with it a port that was left to the system is known.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<std::net::SocketAddr> {
+        match self {
+            ExchangeListener::Tcp(listener) => listener.local_addr().ok(),
+            ExchangeListener::Unix(..) => None,
+        }
+    }
+
+    /// Takes the next connection, if there is one: it does not wait.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept(&self) -> io::Result<Option<Exchange>> {
+        let stream = match self {
+            ExchangeListener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            ExchangeListener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        };
+        match stream {
+            Ok(stream) => Exchange::over(stream).map(Some),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Drop for ExchangeListener {
+    fn drop(&mut self) {
+        if let ExchangeListener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(n: u8) -> Offer {
+        Offer {
+            ip: [10, 0, 0, n].into(),
+            macs: vec![MacAddr([2, 0, 0, 0, 0, n])],
+            mss: 4096,
+            window: 1024,
+            immediates: 64,
+            qps: vec![QpOffer { qpn: 0x01_0000, psn: 7 }],
+            region: Some(RegionOffer { key: 1, address: 0, size: 4096 }),
+        }
+    }
+
+    fn both_ways(address: &str) {
+        let listener = ExchangeListener::bind(&address.parse().unwrap()).unwrap();
+        let to = listener.local_addr().map_or_else(|| address.to_owned(), |bound| bound.to_string());
+        let other = std::thread::spawn(move || {
+            let mut exchange = Exchange::connect(&to.parse().unwrap()).unwrap();
+            exchange.offer("a", &offer(1)).unwrap();
+            let theirs = exchange.take_offer().unwrap();
+            exchange.ready().unwrap();
+            (theirs, exchange.is_open(Duration::from_millis(1)))
+        });
+        let mut exchange = loop {
+            if let Some(exchange) = listener.accept().unwrap() {
+                break exchange;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(exchange.take_offer().unwrap(), ("a".to_owned(), offer(1)));
+        exchange.offer("b", &offer(2)).unwrap();
+        exchange.ready().unwrap();
+        assert_eq!(other.join().unwrap(), (("b".to_owned(), offer(2)), true));
+        assert!(!exchange.is_open(Duration::from_secs(5)), "the other end has closed");
+    }
+
+    #[test]
+    fn two_ends_learn_of_each_other_over_tcp_and_over_a_unix_socket_which_goes_with_its_listener() {
+        both_ways("127.0.0.1:0");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("exchange");
+        both_ways(path.to_str().unwrap());
+        assert!(!path.exists());
+        // One whose process was killed is in nobody's way.
+        drop(UnixListener::bind(&path).unwrap());
+        both_ways(path.to_str().unwrap());
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_its_own_words_and_what_is_no_exchange_is_an_error() {
+        let listener = ExchangeListener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let to: ExchangeAddress = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let accept = || loop {
+            if let Some(exchange) = listener.accept().unwrap() {
+                return exchange;
+            }
+        };
+        let mut here = Exchange::connect(&to).unwrap();
+        accept().refuse("nobody knows you");
+        let error = here.take_offer().unwrap_err().to_string();
+        assert_eq!(error, "the other end refuses: nobody knows you");
+        let mut there = {
+            let mut plain = TcpStream::connect(to.to_string()).unwrap();
+            plain.write_all(b"GET / HTTP/1.1\n").unwrap();
+            accept()
+        };
+        assert!(there.take_offer().unwrap_err().to_string().contains("no exchange"));
+        let mut here = Exchange::connect(&to).unwrap();
+        let mut there = accept();
+        there.offer("b", &Offer { qps: Vec::new(), ..offer(2) }).unwrap();
+        assert!(here.take_offer().unwrap_err().to_string().contains("an offer of 0 QPs"));
+        drop(there);
+        assert!(here.take_offer().unwrap_err().to_string().contains("gone"));
+    }
+
+    #[test]
+    fn ends_that_do_not_fit_are_told_apart_in_words() {
+        let wrong = |change: fn(&mut Offer)| {
+            let mut other = offer(2);
+            change(&mut other);
+            offer(1).check(&other)
+        };
+        assert_eq!(wrong(|_| ()), Ok(()));
+        assert!(wrong(|o| o.mss = 1024).unwrap_err().contains("MSS is 4096 at one end and 1024"));
+        assert!(wrong(|o| o.qps.push(o.qps[0])).unwrap_err().contains("1 QPs and the other 2"));
+        assert!(wrong(|o| o.ip = "fd00::1".parse().unwrap()).unwrap_err().contains("one family"));
+        assert!(wrong(|o| o.macs.push(o.macs[0])).unwrap_err().contains("1 ports and the other 2"));
+        assert!(wrong(|o| o.qps[0].psn = 1 << 24).unwrap_err().contains("24 bits"));
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_or_a_path() {
+        assert_eq!("[::1]:7".parse(), Ok(ExchangeAddress::Tcp("[::1]:7".into())));
+        assert_eq!("./x".parse(), Ok(ExchangeAddress::Unix("./x".into())));
+        for wrong in ["", "host", ":7", "host:", "host:70000"] {
+            assert!(wrong.parse::<ExchangeAddress>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Protection domains and memory regions.
+
+use super::completion_queue::CompletionQueue;
+use super::device::Inner;
+use super::error::HostError;
+use super::qp::QueuePair;
+use dataplane::memory::{Access, Buffer, Domain, Key, Region};
+use std::sync::{Arc, PoisonError};
+
+/// A protection domain: its QPs reach its regions, and no others. Clones are the same domain.
+#[derive(Clone, Debug)]
+pub struct ProtectionDomain {
+    device: Arc<Inner>,
+    domain: Domain,
+}
+
+/// A registered region. When it is dropped it is deregistered: every worker has forgotten its key when the drop returns.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    device: Arc<Inner>,
+    key: Key,
+    address: u64,
+    buffer: Arc<Buffer>,
+}
+
+impl ProtectionDomain {
+    pub(super) const fn new(device: Arc<Inner>, domain: Domain) -> ProtectionDomain {
+        ProtectionDomain { device, domain }
+    }
+
+    /// Registers a buffer with all workers. Requests name its first byte by `address`; without one by its address in this process.
+    ///
+    /// # Errors
+    /// [`HostError::TooManyRegions`], [`HostError::Gone`].
+    pub fn register(
+        &self,
+        buffer: &Arc<Buffer>,
+        access: Access,
+        address: Option<u64>,
+    ) -> Result<MemoryRegion, HostError> {
+        let mut keys = self.device.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = keys.allocate().ok_or(HostError::TooManyRegions)?;
+        drop(keys);
+        let address = address.unwrap_or_else(|| buffer.address());
+        // From here on it is deregistered where it was registered, whatever happens.
+        let region = MemoryRegion { device: Arc::clone(&self.device), key, address, buffer: Arc::clone(buffer) };
+        for worker in &self.device.workers {
+            let (domain, memory) = (self.domain, Arc::clone(buffer));
+            worker.call(move |_, nic, _| nic.register(key, Region { domain, access, iova: address, memory }))?;
+        }
+        Ok(region)
+    }
+
+    /// Creates a QP in RESET, whose requests complete in `send` and whose receives in `receive`, which may be one queue.
+    ///
+    /// # Errors
+    /// [`HostError::TooManyQps`], [`HostError::OtherDevice`].
+    pub fn create_qp(&self, send: &CompletionQueue, receive: &CompletionQueue) -> Result<QueuePair, HostError> {
+        QueuePair::new(&self.device, self.domain, send, receive)
+    }
+}
+
+impl MemoryRegion {
+    /// Its key, for requests of this NIC and of its peers.
+    #[must_use]
+    pub const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The address by which requests name its first byte.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// True for a region of no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The memory.
+    #[must_use]
+    pub const fn buffer(&self) -> &Arc<Buffer> {
+        &self.buffer
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        let key = self.key;
+        let forgotten =
+            self.device.workers.iter().all(|worker| worker.call(move |_, nic, _| nic.deregister(key)).is_ok());
+        if forgotten {
+            self.device.keys.lock().unwrap_or_else(PoisonError::into_inner).release(key);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A peer: who it is, and the session with it, if there is one.
+
+use super::file::PeerTable;
+use super::region::Room;
+use super::session::{Prepared, Session, Ways};
+use crate::host::{Exchange, ExchangeAddress, LifeState, Offer};
+use dataplane::wire::MacAddr;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long who connects waits before it tries again.
+const RETRY: Duration = Duration::from_millis(500);
+/// How often who waits looks whether it is to end.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// A peer of the file.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) table: PeerTable,
+    connect: Option<ExchangeAddress>,
+    hops: Vec<MacAddr>,
+    room: Arc<Room>,
+    /// It is in the file no more.
+    gone: AtomicBool,
+    state: Mutex<State>,
+    /// One exchange at a time.
+    turn: Mutex<()>,
+    /// Exchanges begun: an older one makes way.
+    epoch: AtomicU64,
+    pub(super) messages: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    session: Option<Arc<Session>>,
+    /// The other end of the exchange is there.
+    connected: bool,
+    /// Why there is no session, or none any more.
+    trouble: Option<String>,
+}
+
+/// The NIC that a peer is one of.
+pub(super) trait Owner: Sync {
+    /// Whether everything is to end.
+    fn is_over(&self) -> bool;
+
+    /// The first PSN of the next QP.
+    fn psn(&self) -> u32;
+
+    /// Hears of each session, before its QPs send.
+    fn begun(&self, session: &Arc<Session>);
+}
+
+/// What an exchange needs.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) ways: &'a Ways,
+    pub(super) name: &'a str,
+    pub(super) owner: &'a dyn Owner,
+}
+
+impl Peer {
+    pub(super) fn new(
+        table: PeerTable,
+        connect: Option<ExchangeAddress>,
+        hops: Vec<MacAddr>,
+        room: Arc<Room>,
+    ) -> Arc<Peer> {
+        Arc::new(Peer {
+            table,
+            connect,
+            hops,
+            room,
+            gone: AtomicBool::new(false),
+            state: Mutex::default(),
+            turn: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who connects: this end, or the peer.
+    pub(super) const fn connects(&self) -> bool {
+        self.connect.is_some()
+    }
+
+    /// Its numbers are in the file, and nothing is exchanged.
+    pub(super) const fn is_fixed(&self) -> bool {
+        !self.table.exchange
+    }
+
+    /// The session with it, as long as it is there.
+    pub(super) fn session(&self) -> Result<Arc<Session>, String> {
+        let state = self.state();
+        match &state.session {
+            Some(session) if state.connected || self.is_fixed() => Ok(Arc::clone(session)),
+            _ => {
+                let why = state.trouble.as_deref().unwrap_or(match self.connects() {
+                    true => "it is being connected to",
+                    false => "it has not connected",
+                });
+                Err(format!("there are no QPs with peer {:?}: {why}", self.table.name))
+            }
+        }
+    }
+
+    /// Takes the session away: its QPs are closed once nobody uses them any more.
+    fn part(&self, trouble: Option<String>) {
+        let mut state = self.state();
+        let session = state.session.take();
+        state.connected = false;
+        state.trouble = trouble.or(state.trouble.take());
+        // Closing waits for workers: not while others want to look.
+        drop(state);
+        if let Some(session) = session {
+            // Whoever writes still ends now: nothing comes of it any more.
+            session.parted.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// It is in the file no more.
+    pub(super) fn leave(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+        self.part(Some("it is in the file no more".into()));
+    }
+
+    fn is_over(&self, context: &Context<'_>) -> bool {
+        self.gone.load(Ordering::Relaxed) || context.owner.is_over()
+    }
+
+    /// Opens QPs with the numbers of the file; `own` is what this NIC has for it.
+    pub(super) fn fix(&self, context: &Context<'_>) -> Result<(), String> {
+        if !self.is_fixed() {
+            return Ok(());
+        }
+        let missing = "exchange is false, and [run.peer.other] is not there: the peer's mrcnic run --show prints it";
+        let other = self.table.other.clone().ok_or(missing)?;
+        let prepared = Prepared::new(context.ways, &self.room, self.table.qps, || 0)?;
+        if let Some(expected) = self.table.own.as_ref().filter(|expected| **expected != prepared.own) {
+            return Err(differs(expected, &prepared.own));
+        }
+        let session = Arc::new(prepared.join(context.ways, other, &self.hops)?);
+        context.owner.begun(&session);
+        self.state().session = Some(session);
+        Ok(())
+    }
+
+    /// Connects to it again and again, until it is to end.
+    pub(super) fn keep_connected(&self, context: &Context<'_>) {
+        let Some(address) = &self.connect else { return };
+        while !self.is_over(context) {
+            let tried = Exchange::connect(address)
+                .map_err(|e| format!("can't connect to {address}: {e}"))
+                .and_then(|exchange| self.exchange(context, exchange, None));
+            if let Err(trouble) = tried {
+                self.tell(trouble);
+            }
+            let mut left = RETRY;
+            while !left.is_zero() && !self.is_over(context) {
+                std::thread::sleep(LOOK.min(left));
+                left = left.saturating_sub(LOOK);
+            }
+        }
+    }
+
+    /// It has connected, and made its offer.
+    pub(super) fn accept(&self, context: &Context<'_>, exchange: Exchange, offer: Offer) {
+        if self.is_fixed() || self.connects() {
+            return exchange.refuse(if self.is_fixed() {
+                "its numbers are in the file: nothing is exchanged"
+            } else {
+                "both ends have connect: leave it out at one of them"
+            });
+        }
+        if let Err(trouble) = self.exchange(context, exchange, Some(offer)) {
+            self.tell(trouble);
+        }
+    }
+
+    fn tell(&self, trouble: String) {
+        let mut state = self.state();
+        if state.trouble.as_deref() != Some(trouble.as_str()) {
+            tracing::info!(peer = self.table.name, "{trouble}");
+        }
+        state.trouble = Some(trouble);
+    }
+
+    /// Exchanges numbers, and watches the other end until it goes. `offer` is that of a peer which has connected.
+    fn exchange(&self, context: &Context<'_>, mut exchange: Exchange, offer: Option<Offer>) -> Result<(), String> {
+        let epoch = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        let is_latest = || self.epoch.load(Ordering::SeqCst) == epoch && !self.is_over(context);
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = self.begin(context, &mut exchange, offer);
+        let session = match began {
+            Ok(session) => session,
+            Err(Refused::Here(why)) => {
+                exchange.refuse(&why);
+                return Err(why);
+            }
+            Err(Refused::There(why)) => return Err(why),
+        };
+        if self.is_over(context) {
+            self.part(None);
+            return Ok(());
+        }
+        tracing::info!(peer = self.table.name, qps = session.qps.len(), "joined");
+        drop(turn);
+        while is_latest() && exchange.is_open(LOOK) && !session.broken.load(Ordering::Relaxed) {}
+        if is_latest() {
+            let mut state = self.state();
+            state.connected = false;
+            state.trouble = Some(match session.broken.load(Ordering::Relaxed) {
+                true => "a QP failed: they are joined anew".into(),
+                false => "the peer has gone".into(),
+            });
+            tracing::info!(peer = self.table.name, "parted");
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &self,
+        context: &Context<'_>,
+        exchange: &mut Exchange,
+        offer: Option<Offer>,
+    ) -> Result<Arc<Session>, Refused> {
+        let there = |e: std::io::Error| Refused::There(e.to_string());
+        let prepared =
+            Prepared::new(context.ways, &self.room, self.table.qps, || context.owner.psn()).map_err(Refused::Here)?;
+        let accepted = offer.is_some();
+        let other = match offer {
+            Some(offer) => offer,
+            None => {
+                exchange.offer(context.name, &prepared.own).map_err(there)?;
+                exchange.take_offer().map_err(there)?.1
+            }
+        };
+        if let Some(ip) = self.table.ip.filter(|ip| *ip != other.ip) {
+            return Err(Refused::Here(format!("its address is {}, and the file says {ip}", other.ip)));
+        }
+        prepared.own.check(&other).map_err(Refused::Here)?;
+        // The QPs of before are of no use to either end.
+        self.part(None);
+        let own = prepared.own.clone();
+        let session = Arc::new(prepared.join(context.ways, other, &self.hops).map_err(Refused::Here)?);
+        context.owner.begun(&session);
+        if accepted {
+            exchange.offer(context.name, &own).map_err(there)?;
+        }
+        exchange.ready().map_err(there)?;
+        let mut state = self.state();
+        *state = State { session: Some(Arc::clone(&session)), connected: true, trouble: None };
+        drop(state);
+        Ok(session)
+    }
+
+    /// What an operator sees of it.
+    pub(super) fn report(&self) -> Value {
+        let state = self.state();
+        let (session, connected, trouble) = (state.session.clone(), state.connected, state.trouble.clone());
+        drop(state);
+        let standing = match (&session, connected) {
+            (Some(session), _) if session.broken.load(Ordering::Relaxed) => "broken",
+            (Some(_), true) => "joined",
+            (Some(_), false) if self.is_fixed() => "fixed",
+            (Some(_), false) => "parted",
+            (None, _) => "waiting",
+        };
+        let mut report = json!({
+            "name": self.table.name,
+            "state": standing,
+            "region": self.room.table.name,
+            "messages": self.messages.load(Ordering::Relaxed),
+            "bytes": self.bytes.load(Ordering::Relaxed),
+            "failed": self.failed.load(Ordering::Relaxed),
+        });
+        if let Some(trouble) = trouble.filter(|_| standing != "joined") {
+            report["trouble"] = json!(trouble);
+        }
+        if let Some(session) = session {
+            report["qps"] = session.qps.iter().enumerate().map(|(n, qp)| qp_report(&session, n, qp)).collect();
+            report["immediates"] = json!(session.immediates.load(Ordering::Relaxed));
+            report["last_immediate"] = json!(session.last_immediate.load(Ordering::Relaxed));
+            report["own"] = serde_json::to_value(&session.own).unwrap_or_default();
+            report["other"] = serde_json::to_value(&session.other).unwrap_or_default();
+        }
+        report
+    }
+}
+
+/// Who ends an exchange.
+enum Refused {
+    /// This end: the other is told.
+    Here(String),
+    /// The other end.
+    There(String),
+}
+
+fn qp_report(session: &Session, n: usize, qp: &crate::host::QueuePair) -> Value {
+    let state = match qp.state() {
+        LifeState::Reset => "reset",
+        LifeState::Init => "init",
+        LifeState::Rtr => "rtr",
+        LifeState::Rts => "rts",
+        LifeState::Error => "error",
+    };
+    let peer = session.other.qps.get(n).map(|qp| qp.qpn);
+    let mut report = json!({ "qpn": qp.qpn().get(), "peer_qpn": peer, "state": state, "pending": qp.pending().0 });
+    if let Ok(Some(stats)) = qp.stats() {
+        report["sent"] = json!(stats.sent);
+        report["retransmits"] = json!(stats.retransmits);
+        report["timeouts"] = json!(stats.timeouts);
+        report["delivered"] = json!(stats.delivered);
+        report["delivered_bytes"] = json!(stats.delivered_bytes);
+    }
+    report
+}
+
+/// What of `own` is another than the file expects.
+fn differs(expected: &Offer, own: &Offer) -> String {
+    let fields: [(&str, String, String); 7] = [
+        ("ip", expected.ip.to_string(), own.ip.to_string()),
+        ("macs", format!("{:?}", expected.macs), format!("{:?}", own.macs)),
+        ("mss", expected.mss.to_string(), own.mss.to_string()),
+        ("window", expected.window.to_string(), own.window.to_string()),
+        ("immediates", expected.immediates.to_string(), own.immediates.to_string()),
+        ("qps", format!("{:x?}", expected.qps), format!("{:x?}", own.qps)),
+        ("region", format!("{:x?}", expected.region), format!("{:x?}", own.region)),
+    ];
+    let changed = fields.into_iter().filter(|(_, expected, own)| expected != own);
+    let lines: Vec<String> = changed
+        .map(|(key, expected, own)| format!("[run.peer.own] says {key} is {expected}, and it is {own}"))
+        .collect();
+    format!("{}: put what --show prints into both files", lines.join("; "))
+}

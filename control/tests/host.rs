@@ -1,0 +1,244 @@
+//! Two devices in one process, joined by rings, through the host API.
+
+use control::host::{
+    AsyncEvent, CompletionQueue, Device, DeviceSpec, HostError, LifeState, MemoryRegion, QueuePair, ToInit, ToRtr,
+    ToRts, WriteRequest,
+};
+use dataplane::congestion::profile::CcConfig;
+use dataplane::dpdk::{Eal, EalOptions, Port, PortConfig};
+use dataplane::memory::{Access, Buffer, Key};
+use dataplane::nic::{Advertised, CompletionEntry, Endpoint, NicParams, Operation, PathSpec, PortId, Status};
+use dataplane::time::MS;
+use dataplane::transport::{Psn, TransportParams};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+const SIZE: usize = 1 << 20;
+const DEPTH: usize = 16;
+
+/// One of the two NICs: its device, memory and QPs.
+struct Side {
+    device: Device,
+    region: MemoryRegion,
+    cq: CompletionQueue,
+    qps: Vec<QueuePair>,
+}
+
+fn ip(n: usize) -> IpAddr {
+    Ipv4Addr::new(10, 9, 0, n as u8 + 1).into()
+}
+
+fn spec(workers: usize) -> DeviceSpec {
+    let transport = TransportParams {
+        // Whatever else this machine does is no loss.
+        initial_ack_timeout_ns: 20 * MS,
+        linear_retry_count: 3,
+        exponential_retry_count: 2,
+        ..TransportParams::default()
+    };
+    let params = NicParams { transport, congestion: CcConfig::Fixed { bytes: 128 << 10 }, ..NicParams::default() };
+    DeviceSpec { workers, params, ..DeviceSpec::default() }
+}
+
+fn side(eal: &Eal, port: Port, workers: usize, completions: usize) -> Side {
+    let device = Device::over(eal, vec![port], spec(workers)).unwrap();
+    let domain = device.domain();
+    let region = domain.register(&Buffer::new(SIZE), Access { remote_write: true }, Some(0)).unwrap();
+    let cq = device.completion_queue(completions).unwrap();
+    let qps = (0..2).map(|_| domain.create_qp(&cq, &cq).unwrap()).collect();
+    Side { device, region, cq, qps }
+}
+
+/// Two devices whose QPs are in RTS, with receives posted on the first of the second device.
+fn pair(workers: usize, completions: usize) -> [Side; 2] {
+    let config = PortConfig { queues: workers as u16, small: 4_095, large: 1_023, ..PortConfig::default() };
+    let eal = Eal::init(&EalOptions::for_ports(2, &config)).unwrap();
+    let (a, b) = Port::ring_pair(&eal, 4_096, &config).unwrap();
+    let sides = [side(&eal, a, workers, completions), side(&eal, b, workers, completions)];
+    for n in 0..2 {
+        let end = |n: usize| Endpoint { mac: sides[n].device.ports()[0].mac, ip: ip(n) };
+        for (k, qp) in sides[n].qps.iter().enumerate() {
+            let write = request(&sides[0], &sides[1], 0, 0, 1);
+            assert!(matches!(qp.post_write(&write), Err(HostError::NotReady { .. })));
+            assert!(matches!(qp.post_recv(1), Err(HostError::NotReady { is: "RESET", .. })));
+            qp.init(ToInit { port: PortId(0), send_depth: DEPTH, receive_depth: 4, write_imm_limit: 64 }).unwrap();
+            if (n, k) == (1, 0) {
+                (0..4).for_each(|wr_id| qp.post_recv(wr_id).unwrap());
+                assert_eq!(qp.post_recv(4), Err(HostError::ReceiveQueueFull(4)));
+            }
+            let rtr = ToRtr {
+                local: end(n),
+                remote: end(1 - n),
+                vlan: None,
+                peer_qpn: sides[1 - n].qps[k].qpn().get(),
+                receive_psn: Psn::new(100 * (1 - n) as u32 + k as u32),
+                path: PathSpec::default(),
+                congestion: None,
+            };
+            qp.rtr(&rtr).unwrap();
+            assert!(matches!(qp.rtr(&rtr), Err(HostError::Life(_))));
+            let peer = Advertised { window: 1024, immediates: 2 };
+            qp.rts(ToRts { send_psn: Psn::new(100 * n as u32 + k as u32), peer }).unwrap();
+            assert_eq!(qp.state(), LifeState::Rts);
+        }
+    }
+    sides
+}
+
+fn request(from: &Side, to: &Side, wr_id: u64, at: usize, len: usize) -> WriteRequest {
+    let (local_va, remote_va) = (from.region.address() + at as u64, to.region.address() + at as u64);
+    let (local_key, remote_key) = (from.region.key(), to.region.key());
+    WriteRequest { wr_id, local_key, local_va, remote_key, remote_va, len: len as u32, immediate: None, signaled: true }
+}
+
+/// The next completions, so many, in ten seconds.
+fn completions(cq: &CompletionQueue, count: usize) -> Vec<CompletionEntry> {
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut taken = Vec::new();
+    while taken.len() < count && cq.wait(end.saturating_duration_since(Instant::now())) {
+        taken.extend(cq.poll());
+    }
+    assert_eq!(taken.len(), count);
+    taken
+}
+
+fn statuses(entries: &[CompletionEntry]) -> Vec<Status> {
+    entries.iter().map(|entry| entry.completion.status).collect()
+}
+
+#[test]
+fn writes_and_immediates_of_two_workers_each_arrive_and_complete_in_order() {
+    let [a, b] = pair(2, 64);
+    let bytes: Vec<u8> = (0..SIZE).map(|at| (at ^ (at >> 8)) as u8).collect();
+    a.region.buffer().write(0, &bytes).unwrap();
+    let half = SIZE / 2;
+    a.qps[0].post_write(&request(&a, &b, 7, 0, half)).unwrap();
+    a.qps[1].post_write(&request(&a, &b, 8, half, half)).unwrap();
+    let mut done = completions(&a.cq, 2);
+    done.sort_by_key(|entry| entry.completion.wr_id);
+    assert_eq!(done.iter().map(|entry| entry.completion.wr_id).collect::<Vec<_>>(), [7, 8]);
+    assert_eq!(statuses(&done), [Status::Success; 2]);
+    let mut arrived = vec![0; SIZE];
+    b.region.buffer().read(0, &mut arrived).unwrap();
+    assert!(arrived == bytes);
+    for immediate in [5, 6] {
+        a.qps[0].post_write_imm(&request(&a, &b, 9, 0, 8), immediate).unwrap();
+    }
+    completions(&a.cq, 2);
+    let received = completions(&b.cq, 2);
+    let immediates: Vec<_> = received.iter().map(|e| (e.completion.wr_id, e.completion.operation)).collect();
+    let expected = [(0, 5), (1, 6)].map(|(wr_id, immediate)| (wr_id, Operation::Receive { immediate }));
+    assert_eq!(immediates, expected);
+    assert_eq!((a.qps[0].pending(), b.qps[0].pending()), ((0, 0), (0, 2)));
+    // Receives that are renewed outlast any number of immediates, taken late or not.
+    b.qps[0].renew_receives(true);
+    for immediate in 0..200 {
+        while let Err(full) = a.qps[0].post_write_imm(&request(&a, &b, 9, 0, 8), immediate) {
+            assert!(full.is_full(), "{full}");
+            let _ = a.cq.poll();
+        }
+        if immediate % 40 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        while let Some(entry) = b.cq.poll() {
+            assert!(matches!(entry.completion.operation, Operation::Receive { .. }), "{entry:?}");
+            assert_eq!(entry.completion.status, Status::Success);
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(10);
+    while a.qps[0].pending().0 > 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while let Some(entry) = a.cq.poll() {
+        assert_eq!(entry.completion.status, Status::Success);
+    }
+    b.qps[0].renew_receives(false);
+    while b.cq.poll().is_some() {}
+    assert_eq!(b.qps[0].pending(), (0, 2));
+    assert!(a.qps[0].stats().unwrap().is_some_and(|stats| stats.sent > 128));
+    // The same device still answers when handles go in any order.
+    let Side { device, region, cq, qps } = a;
+    drop(device);
+    drop((region, qps));
+    assert!(cq.is_empty());
+    let Side { device, mut qps, cq, .. } = b;
+    qps.remove(0).close();
+    assert_eq!(statuses(&completions(&cq, 2)), [Status::Flushed; 2], "the receives that were left");
+    assert!(device.is_running());
+}
+
+#[test]
+fn full_queues_refuse_and_lose_nothing_and_take_more_when_there_is_room() {
+    let [a, b] = pair(1, 24);
+    let write = |wr_id: u64, signaled| WriteRequest { signaled, ..request(&a, &b, wr_id, 0, 4096) };
+    let (mut posted, mut ended, mut refused) = (0, Vec::new(), [0; 3]);
+    let end = Instant::now() + Duration::from_secs(20);
+    while ended.len() < 1_000 {
+        assert!(Instant::now() < end, "{posted} posted, {} ended", ended.len());
+        if posted < 2_000 {
+            // Every second one completes in silence.
+            match a.qps[posted % 2].post_write(&write(posted as u64, posted % 4 < 2)) {
+                Ok(()) => posted += 1,
+                Err(HostError::SendQueueFull(DEPTH)) => refused[0] += 1,
+                Err(HostError::CompletionQueueFull(24)) => refused[1] += 1,
+                Err(HostError::RingFull(_)) => refused[2] += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        // Taken late, so that both kinds of refusal come.
+        if posted == 2_000 || a.cq.len() > 6 {
+            ended.extend(a.cq.poll());
+        }
+    }
+    assert!(refused[0] + refused[1] > 0, "{refused:?}");
+    assert!(ended.iter().all(|entry| entry.completion.status == Status::Success));
+    for (k, qp) in a.qps.iter().enumerate() {
+        let of_qp = ended.iter().filter(|entry| entry.qpn == qp.qpn()).map(|entry| entry.completion.wr_id);
+        let expected = (0..2_000).filter(|wr_id| wr_id % 4 < 2 && wr_id % 2 == k as u64);
+        assert!(of_qp.eq(expected), "each once, in order");
+    }
+}
+
+#[test]
+fn a_write_to_a_key_that_is_gone_ends_the_qp_and_both_ends_hear_of_it() {
+    let [a, b] = pair(1, 64);
+    let Side { device: device_b, region, qps: qps_b, .. } = b;
+    let dead = WriteRequest {
+        remote_key: region.key(),
+        remote_va: 0,
+        ..WriteRequest {
+            wr_id: 3,
+            local_key: a.region.key(),
+            local_va: 0,
+            remote_key: Key(0),
+            remote_va: 0,
+            len: 10,
+            immediate: None,
+            signaled: false,
+        }
+    };
+    a.qps[0].post_write(&WriteRequest { signaled: true, ..dead }).unwrap();
+    assert_eq!(statuses(&completions(&a.cq, 1)), [Status::Success]);
+    drop(region);
+    a.qps[0].post_write(&dead).unwrap();
+    assert_eq!(statuses(&completions(&a.cq, 1)), [Status::RemoteAccess], "unsignaled, and a failure all the same");
+    assert_eq!(a.qps[0].state(), LifeState::Error);
+    let cause = Some(Status::RemoteAccess);
+    let end = Instant::now() + Duration::from_secs(5);
+    let event = |device: &Device| loop {
+        if let Some(event) = device.poll_event() {
+            return event;
+        }
+        assert!(Instant::now() < end, "no event");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!(event(&a.device), AsyncEvent::QpError { qpn: a.qps[0].qpn(), cause });
+    assert_eq!(event(&device_b), AsyncEvent::QpError { qpn: qps_b[0].qpn(), cause: None });
+    a.qps[0].post_write(&dead).unwrap();
+    assert_eq!(statuses(&completions(&a.cq, 1)), [Status::Flushed]);
+    assert_eq!(a.qps[1].state(), LifeState::Rts, "the other QP is well");
+    // A new region has another key, and a device that is gone keeps nobody waiting.
+    drop((device_b, qps_b));
+    a.qps[1].post_write(&WriteRequest { signaled: true, ..dead }).unwrap();
+    assert_eq!(statuses(&completions(&a.cq, 1)), [Status::RetryExceeded]);
+}
