@@ -67,8 +67,12 @@ impl Device {
         spec.check(spec.ports.len())?;
         let config = port_config(&spec);
         let eal = Eal::init(&eal_options(&spec.ports, spec.ports.len(), &config))?;
+        tracing::debug!(version = Eal::version(), cores = ?eal.cores(), "DPDK is up");
         let ports = spec.ports.iter().map(|port| Port::open(&eal, port, &config));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
+        for port in &ports {
+            tracing::info!(port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
+        }
         Device::over(&eal, ports, spec)
     }
 
@@ -122,6 +126,7 @@ impl Device {
         let threads = lanes.into_iter().enumerate().map(|(k, lane)| Worker::new(core(k), vec![lane])).collect();
         let behaviour = WorkerOptions { idle_polls: spec.idle_polls };
         let threads = Workers::spawn(eal, clock, threads, behaviour, stop)?;
+        tracing::info!(workers = workers.len(), cores = ?spec.cores, "workers poll");
         let server = match (&spec.ctl, control.operator()) {
             (Some(path), Some(operator)) => Some(Server::listen(path, operator)?),
             _ => None,

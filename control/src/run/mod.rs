@@ -146,6 +146,7 @@ fn wait(service: &Arc<Service>, file: NicFile, signals: &mut Signals, notify: &N
     let mut running = Running::new(file);
     loop {
         for signal in signals.pending() {
+            tracing::info!(signal, "a signal");
             if signal != SIGHUP {
                 return drain(service, running.drain(), signals, notify);
             }
