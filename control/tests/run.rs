@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -62,6 +63,7 @@ impl Nic {
         let mut child = mrcnic()
             .args(["run", "--config"])
             .arg(&path)
+            .env("NOTIFY_SOCKET", dir.join("notify"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -160,8 +162,16 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let connect = format!("connect = \"{}/a.exchange\"", dir.display());
+    let manager = UnixDatagram::bind(dir.join("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let told = || {
+        let mut text = [0; 64];
+        let len = manager.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
     let (head_a, head_b) = (head(dir, "a", ""), head(dir, "b", ""));
     let mut a = Nic::start(dir, "a", &(head_a.clone() + &peer("b", "")));
+    assert_eq!(told(), "READY=1");
     std::fs::write(a.memory(), pattern(0)).unwrap();
     let none = a.ask(&["write", "--peer", "b", "--size", "1MiB"]).unwrap_err();
     assert!(none.contains("no QPs with peer \"b\": it has not connected"), "{none}");
@@ -205,6 +215,8 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     assert_eq!(a.ask(&["write", "--peer", "b", "--size", "64KiB", "--count", "64"]).unwrap()["messages"], 64);
     let qps = b.peer("a")["qps"].as_array().unwrap().clone();
     assert!(qps.iter().all(|qp| qp["delivered_bytes"].as_u64().unwrap() > 0), "all of them carry: {qps:?}");
+    let told: Vec<String> = std::iter::repeat_with(told).take_while(|what| !what.starts_with("STATUS=r")).collect();
+    assert_eq!(told, ["READY=1"], "the other one; then files were read again");
     a.signal("-TERM");
     b.signal("-INT");
     for nic in [a, b] {
@@ -214,6 +226,9 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
         assert!(said.contains("down: nothing is in flight"), "{said}");
         assert!(!socket.exists());
     }
+    let mut last = [0; 64];
+    let told = std::iter::from_fn(|| manager.recv(&mut last).ok().map(|len| last[..len].to_vec()));
+    assert!(told.take(20).any(|what| what == b"STOPPING=1"));
 }
 
 #[test]

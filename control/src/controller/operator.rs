@@ -254,3 +254,44 @@ impl Operator {
         wait.recv_timeout(ANSWER).unwrap_or_else(|_| refusal("the NIC did not answer in time"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_needs_a_peer_and_a_size_and_its_keys_are_checked() {
+        let read = |text: &str| serde_json::from_str::<Request>(text);
+        let order = match read(r#"{"cmd":"write","nic":"","peer":"b","size":8}"#).unwrap() {
+            Request::Write(order) => order,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((order.count, order.local, order.remote, order.immediate, order.timeout), (1, 0, 0, None, 60.0));
+        let back = serde_json::to_string(&Request::Write(order.clone())).unwrap();
+        assert_eq!(read(&back).unwrap(), Request::Write(order));
+        for wrong in [
+            r#"{"cmd":"write","nic":"","peer":"b"}"#,
+            r#"{"cmd":"write","nic":"","size":8}"#,
+            r#"{"cmd":"write","nic":"","peer":"b","size":8,"cuont":2}"#,
+            r#"{"cmd":"write","nic":"","peer":"b","size":4294967296}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_asks_for_a_write_waits_as_long_as_it_may_take_and_never_longer_than_a_day() {
+        let patience = |timeout| {
+            let nic = String::new();
+            let order =
+                WriteOrder { nic, peer: "b".into(), size: 1, count: 1, local: 0, remote: 0, immediate: None, timeout };
+            Request::Write(order).patience()
+        };
+        assert_eq!(patience(5.0), Duration::from_secs(5) + 2 * ANSWER);
+        assert_eq!(patience(-1.0), 2 * ANSWER);
+        for endless in [f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(patience(endless), Duration::from_secs(86_400) + 2 * ANSWER);
+        }
+        assert_eq!(Request::Status {}.patience(), 2 * ANSWER);
+    }
+}
