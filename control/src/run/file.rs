@@ -375,7 +375,7 @@ pass_through = true
                 "region = \"main\"\nexchange = false\nconnect = \"b:1\"",
                 "nic.toml:23: run.peer.1.connect: goes not with exchange = false",
             ),
-            ("[run.address]\nip = \"10.0.0.1\"", "", "address is missing"),
+            ("[run.address]\nip = \"10.0.0.1\"", "", "nic.toml:5: run: missing field `address`"),
             ("[[run.port]]\ndevice = \"net_memif0,role=server,socket=/tmp/m\"", "", "a NIC has 1 to 8 ports"),
         ] {
             let error = refusal(from, to);
