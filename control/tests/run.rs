@@ -169,8 +169,10 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
         let len = manager.recv(&mut text).unwrap();
         String::from_utf8_lossy(&text[..len]).into_owned()
     };
-    let (head_a, head_b) = (head(dir, "a", ""), head(dir, "b", ""));
-    let mut a = Nic::start(dir, "a", &(head_a.clone() + &peer("b", "")));
+    let profile =
+        "\n[[run.profile]]\nid = 7\nmode = \"explicit\"\nformat.kind = \"udp\"\nports = [1]\nevs = [{ ev = 50000 }]\n";
+    let (head_a, head_b) = (head(dir, "a", "") + profile, head(dir, "b", ""));
+    let mut a = Nic::start(dir, "a", &(head_a.clone() + &peer("b", "profile = 7")));
     assert_eq!(told(), "READY=1");
     std::fs::write(a.memory(), pattern(0)).unwrap();
     let none = a.ask(&["write", "--peer", "b", "--size", "1MiB"]).unwrap_err();
@@ -180,6 +182,13 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     let written = a.ask(&["write", "--peer", "b", "--size", "1MiB", "--count", "20"]).unwrap();
     assert_eq!((written["messages"].as_u64(), written["bytes"].as_u64()), (Some(20), Some(20 << 20)));
     assert!(std::fs::read(b.memory()).unwrap() == pattern(0));
+    let evs = a.ask(&["ev", "list"]).unwrap()["destinations"][0]["evs"].clone();
+    assert_eq!(
+        (evs.as_array().unwrap().len(), evs[0]["ev"].as_u64()),
+        (1, Some(50_000)),
+        "those of its profile: {evs}"
+    );
+    assert!(evs[0]["sent"].as_u64().unwrap() >= 20 * 256);
     // The other way, a part of it, with immediates.
     std::fs::write(b.memory(), pattern(7)).unwrap();
     let args = ["write", "--peer", "a", "--size", "4096", "--local", "4096", "--remote", "8192", "--imm", "0x2a"];

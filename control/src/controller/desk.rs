@@ -72,7 +72,11 @@ impl Desk {
         Desk { listings: Vec::new(), probes: Vec::new(), token: 0, journal, fabric, reports: VecDeque::new() }
     }
 
-    pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
+    pub(super) fn take(&mut self, now: Ns, ask: Ask, members: &mut [Member]) {
+        let (request, answer) = match ask {
+            Ask::Request { request, answer } => (request, answer),
+            Ask::Profiles { nic, work } => return work(controller(members, &nic).ok().map(Controller::profiles_mut)),
+        };
         // Whoever asked may have gone: that is no matter of ours.
         match self.reply(now, request, &answer, members) {
             Ok(None) => {}

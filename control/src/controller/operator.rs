@@ -1,7 +1,7 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::{LinkFault, ProfileSpec, Waker};
+use super::{LinkFault, ProfileSpec, Profiles, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
@@ -206,11 +206,15 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn write(&self, order: &WriteOrder) -> Result<Value, String>;
 }
 
-/// A request and where its answer goes.
-#[derive(Debug)]
-pub(super) struct Ask {
-    pub(super) request: Request,
-    pub(super) answer: mpsc::Sender<Value>,
+/// Work with the EV profiles of a NIC; `None` where there is no such NIC.
+type ProfileWork = Box<dyn FnOnce(Option<&mut Profiles>) + Send>;
+
+/// What the control thread is asked.
+pub(super) enum Ask {
+    /// A request, and where its answer goes.
+    Request { request: Request, answer: mpsc::Sender<Value> },
+    /// Something to do with the EV profiles of the NIC of this name.
+    Profiles { nic: String, work: ProfileWork },
 }
 
 /// Passes requests to the control thread.
@@ -247,11 +251,32 @@ impl Operator {
             _ => {}
         }
         let (answer, wait) = mpsc::channel();
-        if self.asks.send(Ask { request, answer }).is_err() {
+        if self.asks.send(Ask::Request { request, answer }).is_err() {
             return refusal("the NIC is going down");
         }
         self.waker.wake_anyway();
         wait.recv_timeout(ANSWER).unwrap_or_else(|_| refusal("the NIC did not answer in time"))
+    }
+
+    /// Has the control thread do something with the EV profiles of a NIC, and waits for what comes of it; `None` when there is no such NIC,
+    /// or the control thread ends.
+    pub fn profiles<R: Send + 'static>(
+        &self,
+        nic: &str,
+        work: impl FnOnce(&mut Profiles) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, wait) = mpsc::channel();
+        self.profiles_later(nic, move |profiles| drop(answer.send(work(profiles))));
+        wait.recv().ok()
+    }
+
+    /// As [`Operator::profiles`], and does not wait.
+    pub fn profiles_later(&self, nic: &str, work: impl FnOnce(&mut Profiles) + Send + 'static) {
+        let work: ProfileWork = Box::new(move |profiles| profiles.map_or((), work));
+        // A control thread that has gone has forgotten its profiles.
+        if self.asks.send(Ask::Profiles { nic: nic.to_owned(), work }).is_ok() {
+            self.waker.wake_anyway();
+        }
     }
 }
 

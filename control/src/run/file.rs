@@ -1,5 +1,6 @@
 //! The `[run]` table of a NIC's configuration: what `mrcnic run` starts, and whom it knows.
 
+use crate::controller::ProfileSpec;
 use crate::file::{FileError, Source, Step};
 use crate::host::{ExchangeAddress, OFFER_QPS_MAX, Offer, WORKERS_MAX};
 use crate::units::{Size, Time};
@@ -48,6 +49,9 @@ pub struct RunTable {
     pub port: Vec<PortTable>,
     /// Its addresses.
     pub address: AddressTable,
+    /// EV profiles, as `mrcnic ctl profile create --file` takes them.
+    #[serde(default)]
+    pub profile: Vec<ProfileSpec>,
     /// Memory that peers write, and that is written to them.
     #[serde(default)]
     pub region: Vec<RegionTable>,
@@ -111,6 +115,9 @@ pub struct PeerTable {
     /// QPs with it.
     #[serde(default = "one")]
     pub qps: usize,
+    /// The EV profile of its QPs; without one the attributes say how packets are spread.
+    #[serde(default)]
+    pub profile: Option<u64>,
     /// Whether the two exchange the numbers of their QPs when they meet; else both files have them.
     #[serde(default = "yes")]
     pub exchange: bool,
@@ -237,6 +244,12 @@ fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
         if !names.contains(peer.region.as_str()) {
             return Err(wrong(&path("region"), no_region(&peer.region, &names)));
         }
+        if let Some(id) = peer.profile
+            && table.profile.iter().all(|profile| profile.id != id)
+        {
+            let why = format!("there is no EV profile {id}: give a table [[run.profile]] with this id");
+            return Err(wrong(&path("profile"), why));
+        }
         if !(1..=OFFER_QPS_MAX).contains(&peer.qps) {
             return Err(wrong(&path("qps"), format!("a peer has 1 to {OFFER_QPS_MAX} QPs")));
         }
@@ -356,6 +369,7 @@ pass_through = true
     fn what_is_wrong_is_named_with_file_line_key_and_the_way_out() {
         for (from, to, said) in [
             ("listen =", "lisen =", "nic.toml:7: run.lisen: no such key: \"lisen\"; did you mean \"listen\"?"),
+            ("region = \"main\"", "region = \"main\"\nprofile = 7", "run.peer.1.profile: there is no EV profile 7"),
             (
                 "region = \"main\"",
                 "region = \"mian\"",

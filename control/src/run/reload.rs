@@ -125,6 +125,7 @@ fn fixed(old: &RunTable, new: &RunTable) -> Vec<&'static str> {
         ("run.seed", old.seed == new.seed),
         ("run.port", old.port == new.port),
         ("run.address", old.address == new.address),
+        ("run.profile", old.profile == new.profile),
     ];
     same.into_iter().filter(|(_, same)| !same).map(|(key, _)| key).collect()
 }
