@@ -48,7 +48,7 @@ const FILES: [(&str, &str); 3] = [
         "Taken by DPDK if it has enough free pages that the user may write; otherwise ordinary memory is.",
     ),
     (
-        "PATH of bench --ctl",
+        "PATH of --ctl",
         "The UNIX socket of a running NIC (mode 0600), which mrcnic ctl asks; it goes with the NIC.",
     ),
 ];
