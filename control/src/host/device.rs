@@ -5,7 +5,6 @@ use super::bring_up::{self, eal_options, full_frame, longest_frame, port_infos, 
 use super::completion_queue::CompletionQueue;
 use super::error::HostError;
 use super::event::AsyncEvent;
-use super::hook::HookMaker;
 use super::memory::ProtectionDomain;
 use super::ring::WorkerRing;
 use super::seat::Seat;
@@ -49,6 +48,13 @@ pub(super) struct Inner {
     _recording: Option<Recording>,
     control: ControlThread,
     ports: Vec<Port>,
+}
+
+impl Inner {
+    /// What passes requests to the control thread, and what that calls this NIC.
+    pub(super) fn operator(&self) -> Option<(Operator, String)> {
+        Some((self.control.operator()?, self.name.clone()))
+    }
 }
 
 impl fmt::Debug for Inner {
@@ -108,19 +114,18 @@ impl Device {
         let engines = stats.clone();
         control.control(vec![ControlledNic { name, controller, workers: ends, engines, links: links_of_ports }]);
         let stop = Arc::new(AtomicBool::new(false));
-        let workers: Vec<WorkerRing> =
-            (0..spec.workers).map(|_| WorkerRing::new(spec.ring, Arc::clone(&stop))).collect();
+        let ring = |_| WorkerRing::new(spec.ring, Arc::clone(&stop));
+        let workers: Vec<WorkerRing> = (0..spec.workers).map(ring).collect();
         let events: Arc<SegQueue<AsyncEvent>> = Arc::default();
-        let seat = |(k, link)| {
+        let seats = links.into_iter().zip(&workers).enumerate().map(|(k, (link, ring))| {
+            let hooks = spec.hooks.as_ref().map(|maker| maker.hooks(k)).unwrap_or_default();
             let mut records = records.next();
             if let (Some(records), Some(nic)) = (&mut records, nics.get_mut(k)) {
                 records.attach(nic);
             }
-            let hooks = spec.hooks.as_ref().map(|maker: &HookMaker| maker.hooks(k)).unwrap_or_default();
-            let jobs = workers.get(k).map(WorkerRing::jobs).unwrap_or_else(|| unreachable!("a ring for each worker"));
-            Seat { link, jobs, books: Books::new(Arc::clone(&events)), records, hooks }
-        };
-        let seats: Vec<Seat> = links.into_iter().enumerate().map(seat).collect();
+            Seat { link, jobs: ring.jobs(), books: Books::new(Arc::clone(&events)), records, hooks }
+        });
+        let seats: Vec<Seat> = seats.collect();
         let lanes = bring_up::lanes(&mut ports, nics, seats, |_| Impairments::default())?;
         let core = |k: usize| spec.cores.as_ref().and_then(|cores| cores.get(k).copied());
         let threads = lanes.into_iter().enumerate().map(|(k, lane)| Worker::new(core(k), vec![lane])).collect();

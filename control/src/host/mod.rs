@@ -33,6 +33,7 @@ mod event;
 mod exchange;
 mod hook;
 mod memory;
+mod offer;
 mod qp;
 mod ring;
 mod seat;
@@ -45,8 +46,9 @@ pub use dataplane::nic::{CompletionEntry, LifeState, ToInit, ToRtr, ToRts, Write
 pub use device::Device;
 pub use error::HostError;
 pub use event::AsyncEvent;
-pub use exchange::{Exchange, ExchangeAddress, ExchangeListener, OFFER_QPS_MAX, Offer, QpOffer, RegionOffer, STEP};
+pub use exchange::{Exchange, ExchangeAddress, ExchangeListener, OFFER_QPS_MAX, STEP};
 pub use hook::{Hook, HookMaker};
 pub use memory::{MemoryRegion, ProtectionDomain};
+pub use offer::{Offer, QpOffer, RegionOffer};
 pub use qp::QueuePair;
 pub use spec::{DeviceSpec, RING_MAX, WORKERS_MAX};

@@ -145,7 +145,7 @@ impl Peer {
         }
         let missing = "exchange is false, and [run.peer.other] is not there: the peer's mrcnic run --show prints it";
         let other = self.table.other.clone().ok_or(missing)?;
-        let prepared = Prepared::new(context.ways, &self.room, self.table.qps, || 0)?;
+        let prepared = Prepared::new(context.ways, &self.room, &self.table, || 0)?;
         if let Some(expected) = self.table.own.as_ref().filter(|expected| **expected != prepared.own) {
             return Err(differs(expected, &prepared.own));
         }
@@ -236,7 +236,7 @@ impl Peer {
     ) -> Result<Arc<Session>, Refused> {
         let there = |e: std::io::Error| Refused::There(e.to_string());
         let prepared =
-            Prepared::new(context.ways, &self.room, self.table.qps, || context.owner.psn()).map_err(Refused::Here)?;
+            Prepared::new(context.ways, &self.room, &self.table, || context.owner.psn()).map_err(Refused::Here)?;
         let accepted = offer.is_some();
         let other = match offer {
             Some(offer) => offer,

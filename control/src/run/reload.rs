@@ -128,6 +128,7 @@ fn fixed(old: &RunTable, new: &RunTable) -> Vec<&'static str> {
         ("run.records", old.records == new.records),
         ("run.port", old.port == new.port),
         ("run.address", old.address == new.address),
+        ("run.profile", old.profile == new.profile),
     ];
     same.into_iter().filter(|(_, same)| !same).map(|(key, _)| key).collect()
 }
@@ -144,4 +145,19 @@ fn keep(old: &NicFile, fresh: &mut NicFile) {
     let RunTable { drain, ref peer, .. } = fresh.run.table;
     fresh.run.table = RunTable { drain, peer: peer.clone(), region, ..of.clone() };
     fresh.loaded = old.loaded.clone();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_came_and_changed_is_told_by_name_whatever_the_order() {
+        let name = |item: &(&'static str, u32)| item.0;
+        let (old, new) = ([("a", 1), ("b", 1), ("c", 1)], [("c", 2), ("d", 1), ("a", 1)]);
+        let changes = changes(&old, &new, name);
+        assert_eq!(changes.gone, [&("b", 1)]);
+        assert_eq!(changes.came, [(1, &("d", 1))]);
+        assert_eq!(changes.changed, [(0, &("c", 2))]);
+    }
 }

@@ -5,7 +5,7 @@ use super::peer::{Context, LOOK, Owner, Peer};
 use super::region::{Room, memory};
 use super::session::{Halt, Session, Ways};
 use crate::config::Setup;
-use crate::controller::{Host, WriteOrder};
+use crate::controller::{Host, ProfileSpec, WriteOrder};
 use crate::error::Error;
 use crate::host::{AsyncEvent, Device, ExchangeListener, Offer};
 use dataplane::memory::Buffer;
@@ -105,6 +105,9 @@ impl Service {
             failed: AtomicU64::new(0),
             threads: Mutex::default(),
         });
+        for profile in &table.profile {
+            service.add_profile(profile).map_err(Error::Usage)?;
+        }
         for region in &table.region {
             let memory = memory(region).map_err(Error::Usage)?;
             service.add_region(region.clone(), &memory).map_err(Error::Failure)?;
@@ -114,6 +117,17 @@ impl Service {
 
     pub(super) const fn device(&self) -> &Device {
         &self.ways.device
+    }
+
+    /// Makes an EV profile, for QPs to be bound to.
+    fn add_profile(&self, spec: &ProfileSpec) -> Result<(), String> {
+        let operator = self.device().operator().ok_or("the control thread died")?;
+        let (id, spec) = (spec.id, spec.clone());
+        let made = operator.profiles(self.device().name(), move |profiles| {
+            profiles.create(&spec).map_err(|e| e.to_string())?;
+            profiles.online(id).map_err(|e| e.to_string())
+        });
+        made.unwrap_or_else(|| Err("the control thread died".into()))
     }
 
     /// Registers a region.

@@ -1,5 +1,6 @@
 //! The QPs with one peer, from the exchange of their numbers on.
 
+use super::file::PeerTable;
 use super::region::Room;
 use crate::controller::WriteOrder;
 use crate::host::{CompletionQueue, Device, Offer, QpOffer, QueuePair, RegionOffer, ToInit, ToRts, WriteRequest};
@@ -103,7 +104,13 @@ const fn status_name(status: Status) -> &'static str {
 
 impl Prepared {
     /// Makes QPs, whose first PSNs `psn` gives.
-    pub(super) fn new(ways: &Ways, room: &Arc<Room>, qps: usize, psn: impl Fn() -> u32) -> Result<Prepared, String> {
+    pub(super) fn new(
+        ways: &Ways,
+        room: &Arc<Room>,
+        peer: &PeerTable,
+        psn: impl Fn() -> u32,
+    ) -> Result<Prepared, String> {
+        let qps = peer.qps;
         let device = &ways.device;
         let transport = &device.params().transport;
         let said = |e: crate::host::HostError| e.to_string();
@@ -120,6 +127,9 @@ impl Prepared {
                 write_imm_limit: transport.write_imm_limit.min(RECEIVE_DEPTH as u32),
             })
             .map_err(said)?;
+            if let Some(id) = peer.profile {
+                qp.bind_profile(id).map_err(said)?;
+            }
             qp.renew_receives(true);
             for wr_id in 0..RECEIVE_DEPTH as u64 {
                 qp.post_recv(wr_id).map_err(said)?;
