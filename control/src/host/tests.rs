@@ -90,7 +90,7 @@ impl Worker {
         let account = Account::new(qpn, Arc::clone(&shared), ends, DEPTH);
         books.open(Ns::ZERO, &mut nic, spec, account).unwrap();
         shared.set_state(LifeState::Rts);
-        let seat = Seat { link: link(None).0, jobs: ring.jobs(), books, hooks };
+        let seat = Seat { link: link(None).0, jobs: ring.jobs(), books, hooks, records: None };
         Worker { nic, seat, ring, stop, events, qpn, shared, cq }
     }
 
