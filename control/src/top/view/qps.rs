@@ -36,11 +36,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     ];
     let takes = [
         column("placed", |(_, rates)| match rates {
-            Some(rates) => (bits(rates.placed_bits), VALUE),
+            Some(rates) if rates.placed_bits > 0.0 => (bits(rates.placed_bits), VALUE),
+            Some(_) => ("0 bit/s".into(), DIM),
             None => ("–".into(), DIM),
         }),
         column("missing", |(qp, _)| (count(qp.missing), LABEL)),
-        column("again", |(qp, _)| (count(qp.duplicates), LABEL)),
+        column("dups", |(qp, _)| (count(qp.duplicates), LABEL)),
     ];
     if receives {
         columns.extend(takes.into_iter().chain(sends));
