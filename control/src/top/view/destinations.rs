@@ -3,7 +3,7 @@
 use super::super::model::{Model, Panel};
 use super::super::numbers::{bytes, time};
 use super::table::{Column, says, table};
-use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed, window};
+use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed, nothing, window};
 use crate::controller::{DestinationReport, NsccView};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -39,7 +39,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let inner =
         framed(frame, area, model, Panel::Destinations, "Destinations", &says(&shown.says, table.left_out), None);
     if all.is_empty() {
-        frame.render_widget(Paragraph::new("No QP is open.").style(DIM), inner);
+        frame.render_widget(nothing(nic, "No QP is open."), inner);
         return;
     }
     frame.render_widget(Paragraph::new(table.lines), inner);

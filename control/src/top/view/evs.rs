@@ -2,7 +2,7 @@
 
 use super::super::model::{Model, Panel};
 use super::super::numbers::{count, per_second};
-use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed};
+use super::{BAD, GOOD, LABEL, VALUE, WARN, framed, nothing};
 use crate::controller::EvView;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -141,8 +141,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let below = evs.get(cursor).filter(|_| chosen).map(|&(ev, rate)| about(ev, rate, width));
     let inner = framed(frame, area, model, Panel::Evs, &title, &right, below);
     if evs.is_empty() {
-        let text = "Nothing is sprayed: each QP has one path of its own.";
-        frame.render_widget(Paragraph::new(text).style(DIM).wrap(ratatui::widgets::Wrap { trim: true }), inner);
+        if let Some((_, nic)) = model.nic() {
+            let none = if nic.destinations.is_empty() {
+                "No QP is open."
+            } else {
+                "Nothing is sprayed: each QP has one path of its own."
+            };
+            frame.render_widget(nothing(nic, none), inner);
+        }
         return;
     }
     let most = evs.iter().filter_map(|&(_, rate)| rate).fold(0.0, f64::max);

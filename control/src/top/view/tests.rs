@@ -169,7 +169,13 @@ fn a_nic_without_qps_and_values_has_a_screen_all_the_same() {
         nic.destinations.clear();
         nic.drops.clear();
     }
-    shows(&Model::new(report, None, 1.0), 80, 24, &["No QP is open.", "Nothing is sprayed", "No frame was dropped."]);
+    shows(&Model::new(report, None, 1.0), 80, 24, &["No QP is open.", "No frame was dropped."]);
+    let mut report = fixture::report(0);
+    report.nics[0].destinations[0].evs.clear();
+    shows(&Model::new(report.clone(), None, 1.0), 80, 24, &["Nothing is sprayed"]);
+    report.nics[0].silent_workers = vec![0];
+    report.nics[0].qps.clear();
+    shows(&Model::new(report, None, 1.0), 80, 24, &["Its workers did not answer", "silent: worker 0"]);
     let nobody = crate::controller::SurveyReport::default();
     shows(&Model::new(nobody, None, 1.0), 80, 24, &["this process has no NIC"]);
 }
