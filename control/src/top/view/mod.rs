@@ -10,11 +10,12 @@ mod rates;
 mod table;
 
 use super::model::{Model, Panel};
+use crate::controller::NicReport;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, BorderType, Paragraph};
+use ratatui::widgets::{Block, BorderType, Paragraph, Wrap};
 
 /// The smallest screen that everything has room on.
 pub(super) const SMALLEST: (u16, u16) = (72, 22);
@@ -124,6 +125,12 @@ fn framed(
     let inner = block.inner(area);
     frame.render_widget(block, area);
     inner
+}
+
+/// What stands where a list would be.
+fn nothing<'a>(nic: &NicReport, what: &'a str) -> Paragraph<'a> {
+    let text = if nic.silent_workers.is_empty() { what } else { "Its workers did not answer in time." };
+    Paragraph::new(text).style(DIM).wrap(Wrap { trim: true })
 }
 
 /// The rows of a list that are shown: from where, and what the frame says of it.
