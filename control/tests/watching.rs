@@ -325,3 +325,17 @@ fn top_gives_the_terminal_back_when_it_is_quit_or_killed_and_when_the_nic_ends()
     assert!(is_restored(&written) && code == Some(0), "{code:?}: {written}");
     assert!(written.contains("the NIC has ended"), "{written}");
 }
+
+#[test]
+fn top_ends_with_its_terminal() {
+    on_a_terminal(Running::start(&["--workers", "1"]), "200ms", |running, child, top| {
+        signal("-KILL", child.id());
+        let began = Instant::now();
+        let runs = || std::fs::read_to_string(format!("/proc/{top}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        while runs() {
+            assert!(began.elapsed() < Duration::from_secs(20), "it runs without a terminal");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        running.end();
+    });
+}
