@@ -90,6 +90,8 @@ fn metrics_are_well_formed_and_the_same_over_the_socket_over_http_and_over_a_uni
         "2",
         "--planes",
         "2",
+        "--depth",
+        "16",
         "--loss",
         "0.01",
         "--metrics",
@@ -209,7 +211,8 @@ fn an_address_that_others_reach_is_refused_unless_it_was_said() {
 
 #[test]
 fn top_prints_one_frame_of_plain_text_with_rates() {
-    let running = Running::start(&["--workers", "2", "--planes", "4", "--qps", "16", "--loss", "0.01"]);
+    let running =
+        Running::start(&["--workers", "2", "--planes", "4", "--qps", "16", "--depth", "4", "--ack-timeout", "20000"]);
     running.ask(&["port", "down", "2"]).unwrap();
     let top = |args: &[&str]| {
         let output = mrcnic()

@@ -22,7 +22,7 @@ pub(super) const SMALLEST: (u16, u16) = (72, 22);
 /// From these many columns on there is room for more.
 const WIDE: u16 = 120;
 
-const DIM: Style = Style::new().fg(Color::DarkGray);
+const DIM: Style = Style::new().fg(Color::Indexed(244));
 const LABEL: Style = Style::new().fg(Color::Indexed(250));
 const VALUE: Style = Style::new().fg(Color::White).add_modifier(Modifier::BOLD);
 const GOOD: Color = Color::Indexed(77);
