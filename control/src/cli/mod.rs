@@ -14,8 +14,12 @@ use crate::error;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// A software NIC that speaks MRC (Multipath Reliable Connection) on DPDK.
 #[derive(Debug, Parser)]
@@ -80,9 +84,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(error::USAGE));
         }
     };
-    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::from(cli.log)).with_writer(std::io::stderr);
+    let (level, logs) = reload::Layer::new(LevelFilter::from(cli.log));
+    // Colours are for people: a service's log has none.
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     // A logger that is there already stays: only tests run a second command in one process.
-    let _ = log.try_init();
+    let _ = tracing_subscriber::registry().with(level).with(lines).try_init();
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Config(args) => config::run(&args),
@@ -90,7 +97,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),
         Command::Replay(args) => replay::run(&args),
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args, &|level| drop(logs.reload(LevelFilter::from(level)))),
         Command::Sim(args) => sim::run(&args),
     };
     match done {
