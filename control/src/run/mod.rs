@@ -1,12 +1,12 @@
 //! `mrcnic run`: a NIC as a process that stays, as a file has it. Its peers join it by themselves, operators write over its socket.
 
+mod bond;
 mod file;
 mod notify;
 mod peer;
 mod region;
 mod reload;
 mod service;
-mod session;
 mod show;
 
 pub use file::{AddressTable, LogLevel, PeerTable, PortTable, QPS_MAX, RegionTable, RunFile, RunTable};
