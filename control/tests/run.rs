@@ -209,7 +209,9 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     let wrong = a.reload(&(head_a.clone() + "\n[[run.peer]]\nnam = \"c\"\n"), "nothing was changed");
     assert!(wrong.contains("did you mean \"name\"?"), "{wrong}");
     let more = head_a.replace("drain = \"3s\"", "drain = \"2s\"\nworkers = 2") + &peer("b", "qps = 4") + &peer("c", "");
-    let said = a.reload(&more, "run.drain: changed");
+    let more = more.replace("drain = \"2s\"", "drain = \"2s\"\nlog = \"info\"");
+    let said = a.reload(&more, "run.log: changed");
+    assert!(said.contains("run.drain: changed") && !said.contains("INFO"), "{said}");
     for line in ["warning: run.workers can't change", "peer b: changed: joined anew", "peer c: new"] {
         assert!(said.contains(line), "{said}");
     }
@@ -233,6 +235,7 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
         let (code, said) = nic.end();
         assert_eq!(code, Some(0), "{name}: {said}");
         assert!(said.contains("down: nothing is in flight"), "{said}");
+        assert_eq!(said.contains("joined peer=\"b\""), name == "a", "the one that logs since its file says so: {said}");
         assert!(!socket.exists());
     }
     let mut last = [0; 64];

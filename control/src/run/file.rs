@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tracing_subscriber::filter::LevelFilter;
 
 /// QPs of all peers together at most.
 pub const QPS_MAX: usize = 4096;
@@ -46,6 +47,9 @@ pub struct RunTable {
     /// How long to wait for what is in flight when going down.
     #[serde(default = "drain")]
     pub drain: Time,
+    /// How much is logged to standard error; what the command line says without.
+    #[serde(default)]
+    pub log: Option<LogLevel>,
     /// Where metrics are served over HTTP.
     #[serde(default)]
     pub metrics: Option<String>,
@@ -83,6 +87,37 @@ pub struct RecordsTable {
     pub capture: Option<PathBuf>,
     /// Bytes of each packet that the capture keeps; all without.
     pub snaplen: Option<u32>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What ends something.
+    Error,
+    /// And what is amiss.
+    Warn,
+    /// And peers that come and go.
+    Info,
+    /// And more.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
 }
 
 /// A port.
