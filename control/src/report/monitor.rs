@@ -9,6 +9,9 @@ use crate::text::grouped;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::path::Path;
 
+/// A packet in a plot: its kind, and where it is.
+type Dot = (usize, (f64, f64));
+
 /// Entropy values that are told apart.
 const EVS_MAX: usize = 65_536;
 /// Bars of the plot of entropy values.
@@ -120,7 +123,7 @@ pub(super) struct Monitor {
     trimmed: u64,
     marked: u64,
     /// Packets around the first one in trouble: kind, time and PSN.
-    close: Vec<(usize, (f64, f64))>,
+    close: Vec<Dot>,
 }
 
 impl Monitor {
@@ -334,7 +337,7 @@ impl Monitor {
 }
 
 /// The packets of a sender that are nearest to a time. PSNs are continued from that of the packet there.
-fn close_up(rows: &mut Rows, sender: [&str; 2], at: f64, psn: i64) -> Result<Vec<(usize, (f64, f64))>, Error> {
+fn close_up(rows: &mut Rows, sender: [&str; 2], at: f64, psn: i64) -> Result<Vec<Dot>, Error> {
     /// Steps of time that are told apart, a us.
     const FINE: f64 = 1e3;
     let columns = Columns::of(rows)?;
