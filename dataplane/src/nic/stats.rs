@@ -104,11 +104,11 @@ counters! {
     tx_data,
     /// Data packets sent again because they were lost.
     retransmits,
-    /// Of these, packets that a gap in SACKs gave up.
+    /// Data packets sent again because of a gap in SACKs.
     resent_by_gap,
-    /// Packets that a timer gave up.
+    /// Data packets sent again because their timer ran out.
     resent_by_timeout,
-    /// Packets that a NACK refused.
+    /// Data packets sent again because a NACK refused them.
     resent_by_nack,
     /// Retransmissions whose first transmission turned out to have arrived.
     spurious_retransmits,
