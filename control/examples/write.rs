@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const DEPTH: usize = 64;
 
 #[derive(Parser)]
-struct Args {
+pub(crate) struct Args {
     /// A port that reaches the other process
     #[arg(long)]
     port: PortSpec,
@@ -111,7 +111,11 @@ fn join(
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args = Args::parse();
+    run(Args::parse())
+}
+
+/// Does what `main` does.
+pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let device = Device::open(DeviceSpec { ports: vec![args.port.clone()], ..DeviceSpec::default() })?;
     let domain = device.domain();
     let region = domain.register(&Buffer::new(args.size as usize), Access { remote_write: true }, None)?;

@@ -1,5 +1,6 @@
 //! Two devices in one process, joined by rings, through the host API.
 
+use control::controller::{ProfileSpec, Request};
 use control::host::{
     AsyncEvent, CompletionQueue, Device, DeviceSpec, HostError, LifeState, MemoryRegion, QueuePair, ToInit, ToRtr,
     ToRts, WriteRequest,
@@ -241,4 +242,51 @@ fn a_write_to_a_key_that_is_gone_ends_the_qp_and_both_ends_hear_of_it() {
     drop((device_b, qps_b));
     a.qps[1].post_write(&WriteRequest { signaled: true, ..dead }).unwrap();
     assert_eq!(statuses(&completions(&a.cq, 1)), [Status::RetryExceeded]);
+}
+
+#[test]
+fn a_qp_that_is_bound_to_an_ev_profile_takes_its_values_and_keeps_it_online_until_it_is_closed() {
+    let [a, b] = pair(1, 64);
+    let operator = a.device.operator().unwrap();
+    let spec = ProfileSpec::read(
+        "id = 7\nmode = \"explicit\"\nformat.kind = \"udp\"\nports = [1]\nevs = [{ ev = 50000 }, { ev = 50001 }]",
+    );
+    let spec = spec.unwrap();
+    operator.profiles("a", move |profiles| profiles.create(&spec)).unwrap().unwrap();
+    let domain = a.device.domain();
+    let region = domain.register(&Buffer::new(SIZE), Access::default(), Some(0)).unwrap();
+    let qp = domain.create_qp(&a.cq, &a.cq).unwrap();
+    let peer = b.device.domain().create_qp(&b.cq, &b.cq).unwrap();
+    qp.init(ToInit { port: PortId(0), send_depth: DEPTH, receive_depth: 0, write_imm_limit: 1 }).unwrap();
+    assert!(matches!(qp.bind_profile(7), Err(HostError::Profile(_))), "it is offline");
+    operator.profiles("a", |profiles| profiles.online(7)).unwrap().unwrap();
+    qp.bind_profile(7).unwrap();
+    let end = |side: &Side, ip| Endpoint { mac: side.device.ports()[0].mac, ip };
+    // An address of its own, so that the values are those of this QP alone.
+    let here = IpAddr::from([10, 9, 1, 1]);
+    let there = IpAddr::from([10, 9, 1, 2]);
+    for (qp, peer, local, remote) in
+        [(&qp, &peer, end(&a, here), end(&b, there)), (&peer, &qp, end(&b, there), end(&a, here))]
+    {
+        if qp.state() == LifeState::Reset {
+            qp.init(ToInit { port: PortId(0), send_depth: 1, receive_depth: 0, write_imm_limit: 1 }).unwrap();
+        }
+        let (peer_qpn, receive_psn, path) = (peer.qpn().get(), Psn::new(0), PathSpec::default());
+        qp.rtr(&ToRtr { local, remote, vlan: None, peer_qpn, receive_psn, path, congestion: None }).unwrap();
+        qp.rts(ToRts { send_psn: Psn::new(0), peer: Advertised { window: 1024, immediates: 1 } }).unwrap();
+    }
+    assert!(matches!(qp.bind_profile(7), Err(HostError::NotReady { .. })), "it has its path");
+    let write = WriteRequest { local_key: region.key(), local_va: 0, ..request(&a, &b, 1, 0, 64 << 10) };
+    qp.post_write(&write).unwrap();
+    // The peer's QP is of another domain than its region: that refuses it, and what was sent had the profile's values all the same.
+    assert_eq!(statuses(&completions(&a.cq, 1)), [Status::RemoteAccess]);
+    let list = operator.ask(Request::EvList { nic: String::new() });
+    let destinations = list["destinations"].as_array().unwrap();
+    let own = destinations.iter().find(|one| one["destination"] == there.to_string()).unwrap();
+    let evs: Vec<u64> = own["evs"].as_array().unwrap().iter().map(|ev| ev["ev"].as_u64().unwrap()).collect();
+    assert_eq!(evs, [50_000, 50_001]);
+    assert!(operator.profiles("a", |profiles| profiles.offline(7)).unwrap().is_err(), "a QP uses it");
+    qp.close();
+    assert_eq!(operator.profiles("a", |profiles| profiles.offline(7)).unwrap(), Ok(()));
+    assert!(operator.profiles("z", |_| ()).is_none(), "there is no such NIC");
 }

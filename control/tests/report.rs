@@ -68,14 +68,14 @@ fn the_summary_of_live_records_is_exact() {
         [
             ("Duration", "3 ms"),
             ("NICs", "2"),
-            ("Messages", "12 completed"),
+            ("Work requests", "12 completed"),
             ("Payload received", "3,000,000 bytes"),
             ("Mean goodput", "8 Gbit/s, all together"),
             (
                 "Sent again",
                 "9 packets of 750 data packets (1.2 %): 4 after a gap in a SACK, 3 by timer, 2 after a NACK, 1 needlessly"
             ),
-            ("Lost (frames dropped)", "5 by NICs"),
+            ("Frames dropped", "5 by NICs"),
             ("Errors", "1 of queue pairs, 2 of work requests"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -132,8 +132,13 @@ fn packets_by_entropy_value_tell_how_even_the_rotation_is() {
     let (_, text, drawn) = panel(&made, "Data packets sent by entropy value");
     assert!(drawn && text.contains("3 distinct values: 2 used 1 times, 1 used 2 times."), "{text}");
     assert!(text.contains("256\npackets: 2") && text.contains("258\npackets: 1"), "{text}");
-    let (title, text, drawn) = panel(&made, "PSNs of data packets");
+    let (title, _, drawn) = panel(&made, "PSNs of data packets");
     assert!(drawn && title.ends_with("of queue pair 0x10 at 10.0.0.1"), "{title}");
+    let (_, text, drawn) = panel(&made, "PSNs around the first packet");
+    assert!(drawn && text.contains("sent again"), "{text}");
+    let (_, text, _) = panel(&made, "Packets that the monitor saw");
+    assert!(text.contains("1 were trimmed and 2 marked by switches"), "{text}");
+    let (_, text, _) = panel(&made, "PSNs of data packets");
     for kind in ["sent (4)", "received (2)", "sent again (1)", "received trimmed (1)"] {
         assert!(text.contains(kind), "{kind}: {text}");
     }
@@ -151,7 +156,33 @@ fn latencies_are_of_requests_that_were_created_and_completed() {
     let (_, text, _) = panel(&made, "Latency by operation");
     assert!(text.contains("write210") && text.contains("write_imm150"), "count and median: {text}");
     assert_eq!(figure(&made, "Errors"), "1 of queue pairs, 1 of work requests");
-    assert_eq!(figure(&made, "Messages"), "4 completed");
+    assert_eq!(figure(&made, "Work requests"), "5 completed");
+}
+
+#[test]
+fn requests_of_one_number_end_in_the_order_of_their_creation() {
+    let rows = "time_us,event,local_qp,wr_id,operation,status\n10,wr_created,1,5,write,\n20,wr_created,1,5,write,\n\
+                110,wr_completed,1,5,write,success\n120,wr_completed,1,5,write,success\n";
+    let made = make(Dir::new(&[("mrc-events.csv", rows)]).path(), "Run").unwrap();
+    let (_, text, _) = panel(&made, "Latency by operation");
+    assert!(text.contains("write2100100100100100"), "two of 100 us: {text}");
+}
+
+#[test]
+fn a_first_row_after_a_long_wait_does_not_make_all_points_as_wide() {
+    let mut rows = String::from("time_us,nic,interval_us,total_data_bytes_rx,calc_mean_rtt_ns\n50000,a,50000,0,\n");
+    for n in 1..=20 {
+        let rtt = if (8..12).contains(&n) { String::new() } else { "6000".into() };
+        rows += &format!("{},a,1000,{},{rtt}\n", 50_000 + n * 1000, n * 125_000);
+    }
+    let made = make(Dir::new(&[("mrc-transport-stats.csv", &rows)]).path(), "Run").unwrap();
+    let (_, text, _) = panel(&made, "Goodput");
+    assert_eq!(text.matches("NIC a: 1 Gbit/s").count(), 20, "{text}");
+    let page = parse(&made.html);
+    let title = page.descendants().find(|node| node.text() == Some("Round-trip times, over all NICs")).unwrap();
+    let lines = title.parent().unwrap().descendants().filter(|node| node.has_tag_name("polyline"));
+    let colour = |node: &roxmltree::Node<'_, '_>| node.attribute("stroke") == Some("#0072B2");
+    assert_eq!(lines.filter(colour).count(), 2, "where there is no sample the line is interrupted");
 }
 
 #[test]
@@ -164,7 +195,7 @@ fn records_of_a_simulation_are_drawn_too() {
     // (80 + 40 + 80) Gbit/s for 10 us each.
     assert_eq!(figure(&made, "Payload received"), "250,000 bytes");
     assert_eq!(figure(&made, "Sent again"), "7 packets; 3 timers ran out");
-    assert_eq!(figure(&made, "Lost (frames dropped)"), "9 on links");
+    assert_eq!(figure(&made, "Frames dropped"), "9 on links");
     let (_, text, drawn) = panel(&made, "Goodput of flows");
     assert!(drawn && text.contains("flow 0: NIC 0 to 2"), "{text}");
     assert!(text.contains("20 us\nflow 0: NIC 0 to 2: 0 Gbit/s"), "what has no row did not happen: {text}");
@@ -188,11 +219,52 @@ fn what_simulations_write_is_read() {
     let made = make(&records, "Short").unwrap();
     let bytes: u64 = figure(&made, "Payload received").replace([',', ' '], "").replace("bytes", "").parse().unwrap();
     assert_eq!(Some(bytes), report["flows"][0]["bytes"].as_u64());
-    assert_eq!(
-        made.read.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-        ["flows.csv", "links.csv", "evs.csv"]
-    );
+    let read: Vec<&str> = made.read.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(read, ["mrc-transport-stats.csv", "flows.csv", "links.csv", "evs.csv"]);
     assert!(panel(&made, "Entropy values of flows").2 && panel(&made, "Use of links").2);
+}
+
+#[test]
+fn what_living_nics_write_is_read_and_nothing_is_left_undrawn() {
+    let dir = Dir::new(&[]);
+    let config = dir.write(
+        "nic.toml",
+        "[nic]\nenable_event_logging = true\nenable_monitor = true\ntransport_stats_report_interval = \"10ms\"\n",
+    );
+    for format in ["csv", "jsonl"] {
+        let records = dir.path().join(format);
+        let mut bench = mrcnic();
+        bench.args([
+            "bench",
+            "--sizes",
+            "64KiB",
+            "--seconds",
+            "0.1",
+            "--loss",
+            "0.01",
+            "--trim",
+            "0.01",
+            "--workers",
+            "1",
+            "--json",
+        ]);
+        bench.args(["--record-format", format]).arg("--config").arg(&config).arg("--records").arg(&records);
+        let run = bench.output().unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        let made = make(&records, "Bench").unwrap();
+        let read: Vec<&str> = made.read.iter().map(|(name, _)| name.split('.').next().unwrap()).collect();
+        assert_eq!(
+            (read, made.not_drawn),
+            (vec!["mrc-transport-stats", "mrc-events", "mrc-monitor"], 0),
+            "{:?}",
+            panels(&made)
+        );
+        assert_eq!(figure(&made, "NICs"), "2");
+        assert_eq!(figure(&made, "Errors"), "0 of queue pairs, 0 of work requests");
+        let (_, text, _) = panel(&made, "Packets that the monitor saw");
+        assert!(!text.contains("received, 0 were trimmed"), "{text}");
+        assert!(panel(&made, "PSNs around the first packet").2);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -62,6 +63,7 @@ impl Nic {
         let mut child = mrcnic()
             .args(["run", "--config"])
             .arg(&path)
+            .env("NOTIFY_SOCKET", dir.join("notify"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -160,8 +162,18 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let connect = format!("connect = \"{}/a.exchange\"", dir.display());
-    let (head_a, head_b) = (head(dir, "a", ""), head(dir, "b", ""));
-    let mut a = Nic::start(dir, "a", &(head_a.clone() + &peer("b", "")));
+    let manager = UnixDatagram::bind(dir.join("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let told = || {
+        let mut text = [0; 64];
+        let len = manager.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let profile =
+        "\n[[run.profile]]\nid = 7\nmode = \"explicit\"\nformat.kind = \"udp\"\nports = [1]\nevs = [{ ev = 50000 }]\n";
+    let (head_a, head_b) = (head(dir, "a", "") + profile, head(dir, "b", ""));
+    let mut a = Nic::start(dir, "a", &(head_a.clone() + &peer("b", "profile = 7")));
+    assert_eq!(told(), "READY=1");
     std::fs::write(a.memory(), pattern(0)).unwrap();
     let none = a.ask(&["write", "--peer", "b", "--size", "1MiB"]).unwrap_err();
     assert!(none.contains("no QPs with peer \"b\": it has not connected"), "{none}");
@@ -170,6 +182,13 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     let written = a.ask(&["write", "--peer", "b", "--size", "1MiB", "--count", "20"]).unwrap();
     assert_eq!((written["messages"].as_u64(), written["bytes"].as_u64()), (Some(20), Some(20 << 20)));
     assert!(std::fs::read(b.memory()).unwrap() == pattern(0));
+    let evs = a.ask(&["ev", "list"]).unwrap()["destinations"][0]["evs"].clone();
+    assert_eq!(
+        (evs.as_array().unwrap().len(), evs[0]["ev"].as_u64()),
+        (1, Some(50_000)),
+        "those of its profile: {evs}"
+    );
+    assert!(evs[0]["sent"].as_u64().unwrap() >= 20 * 256);
     // The other way, a part of it, with immediates.
     std::fs::write(b.memory(), pattern(7)).unwrap();
     let args = ["write", "--peer", "a", "--size", "4096", "--local", "4096", "--remote", "8192", "--imm", "0x2a"];
@@ -190,7 +209,9 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     let wrong = a.reload(&(head_a.clone() + "\n[[run.peer]]\nnam = \"c\"\n"), "nothing was changed");
     assert!(wrong.contains("did you mean \"name\"?"), "{wrong}");
     let more = head_a.replace("drain = \"3s\"", "drain = \"2s\"\nworkers = 2") + &peer("b", "qps = 4") + &peer("c", "");
-    let said = a.reload(&more, "run.drain: changed");
+    let more = more.replace("drain = \"2s\"", "drain = \"2s\"\nlog = \"info\"");
+    let said = a.reload(&more, "run.log: changed");
+    assert!(said.contains("run.drain: changed") && !said.contains("INFO"), "{said}");
     for line in ["warning: run.workers can't change", "peer b: changed: joined anew", "peer c: new"] {
         assert!(said.contains(line), "{said}");
     }
@@ -205,6 +226,8 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
     assert_eq!(a.ask(&["write", "--peer", "b", "--size", "64KiB", "--count", "64"]).unwrap()["messages"], 64);
     let qps = b.peer("a")["qps"].as_array().unwrap().clone();
     assert!(qps.iter().all(|qp| qp["delivered_bytes"].as_u64().unwrap() > 0), "all of them carry: {qps:?}");
+    let told: Vec<String> = std::iter::repeat_with(told).take_while(|what| !what.starts_with("STATUS=r")).collect();
+    assert_eq!(told, ["READY=1"], "the other one; then files were read again");
     a.signal("-TERM");
     b.signal("-INT");
     for nic in [a, b] {
@@ -212,8 +235,12 @@ fn a_write_lands_in_the_peers_file_byte_for_byte_and_peers_come_with_a_signal_an
         let (code, said) = nic.end();
         assert_eq!(code, Some(0), "{name}: {said}");
         assert!(said.contains("down: nothing is in flight"), "{said}");
+        assert_eq!(said.contains("joined peer=\"b\""), name == "a", "the one that logs since its file says so: {said}");
         assert!(!socket.exists());
     }
+    let mut last = [0; 64];
+    let told = std::iter::from_fn(|| manager.recv(&mut last).ok().map(|len| last[..len].to_vec()));
+    assert!(told.take(20).any(|what| what == b"STOPPING=1"));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn qps_are_listed_with_their_peers_and_what_they_did() {
         );
         let is_it = |peer: &&Value| peer["qpn"] == qp["peer_qpn"] && peer["peer_qpn"] == qp["qpn"];
         let peer = peers["qps"].as_array().unwrap().iter().find(is_it).expect("its other end");
-        assert!(peer["delivered_bytes"].as_u64() > Some(100 * 4096));
+        assert!(peer["delivered_bytes"].as_u64() > Some(50 * 4096), "what the window does not hold has arrived");
     }
     let error = running.ask(&["--nic", "c", "qps"]).unwrap_err();
     assert!(error.contains("there are: a, b"), "{error}");
@@ -42,7 +42,10 @@ fn qps_are_listed_with_their_peers_and_what_they_did() {
 fn a_survey_has_all_that_top_shows_in_one_answer_summed_over_workers() {
     let running = Running::start(&["--workers", "4", "--cores", "0,0,1,1", "--planes", "2", "--qps", "2"]);
     running.ask(&["port", "down", "2"]).unwrap();
-    until("the peer knows", || running.ask(&["status"]).unwrap()["nics"][0]["peers_untold"] == 0);
+    until("both workers of the peer know", || {
+        let peers = running.ask(&["status"]).unwrap()["nics"][1]["peers"].clone();
+        peers.as_array().unwrap().iter().filter(|peer| peer["ports_out"] == serde_json::json!([2])).count() == 2
+    });
     let survey = running.ask(&["survey"]).unwrap();
     let [a, b] = &survey["nics"].as_array().unwrap()[..] else { panic!("two NICs: {survey}") };
     assert_eq!((&a["name"], &b["name"], &a["workers"]), (&"a".into(), &"b".into(), &2.into()));
@@ -87,12 +90,17 @@ fn metrics_are_well_formed_and_the_same_over_the_socket_over_http_and_over_a_uni
         "2",
         "--planes",
         "2",
+        "--depth",
+        "16",
         "--loss",
         "0.01",
         "--metrics",
         &format!("127.0.0.1:{port}"),
     ]);
-    running.ask(&["ev", "deny", "5"]).unwrap();
+    let list = running.ask(&["ev", "list"]).unwrap();
+    let ev = list["destinations"][0]["evs"][0]["ev"].as_u64().unwrap();
+    running.ask(&["ev", "deny", &ev.to_string()]).unwrap();
+    until("it is denied", || running.ev(ev).1 == "denied");
     running.ask(&["port", "down", "2"]).unwrap();
     until("packets are sent", || {
         let counters = running.ask(&["survey"]).unwrap()["nics"][0]["counters"].clone();
@@ -123,16 +131,17 @@ fn metrics_are_well_formed_and_the_same_over_the_socket_over_http_and_over_a_uni
     let values = ["good", "skip", "assumed_bad", "denied"].map(|state| {
         second.value(&format!(r#"mrcnic_evs{{nic="a",destination="10.78.0.1",state="{state}"}}"#)).unwrap()
     });
-    assert_eq!(values.iter().sum::<f64>(), 72.0);
+    assert_eq!((values.iter().sum::<f64>(), values[3]), (73.0, 1.0), "another one has its turn");
     running.end();
     // Over a UNIX socket, which is for its user alone and goes with the NIC.
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("metrics");
     let running = Running::start(&["--workers", "1", "--metrics", &format!("unix:{}", socket.display())]);
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    let (_, body) = exchange(UnixStream::connect(&socket).unwrap(), GET);
-    // NIC b's values differ in what there is to tell: the same names all the same.
-    assert_eq!(Exposition::parse(&body).unwrap().names(), second.names());
+    until("there is all that there was over TCP", || {
+        let (_, body) = exchange(UnixStream::connect(&socket).unwrap(), GET);
+        Exposition::parse(&body).unwrap().names() == second.names()
+    });
     running.end();
     assert!(!socket.exists());
 }
@@ -151,14 +160,15 @@ fn clients_that_are_slow_or_hostile_hold_up_nobody() {
     assert!(Exposition::parse(&body).is_ok());
     assert!(began.elapsed() < Duration::from_secs(2), "it did not wait for the others");
     assert!(running.ask(&["status"]).is_ok(), "nor do operators");
-    // An eighth, and there is no room.
-    let mut eighth = connect();
-    eighth.write_all(b"GET").unwrap();
-    until("the ninth is told", || {
+    // Three more than there is room for, whatever became of the others by now.
+    let silent: Vec<TcpStream> = (0..11).map(|_| connect()).collect();
+    let told = silent.iter().filter(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut answer = String::new();
-        let _ = connect().read_to_string(&mut answer);
+        let _ = (&mut &**stream).read_to_string(&mut answer);
         answer.starts_with("HTTP/1.1 503")
     });
+    assert!(told.count() >= 3, "too many are told so");
     // They are closed after three seconds, and there is room again.
     until("there is room again", || {
         exchange_or_none(connect(), GET).is_some_and(|head| head.starts_with("HTTP/1.1 200"))
@@ -201,7 +211,8 @@ fn an_address_that_others_reach_is_refused_unless_it_was_said() {
 
 #[test]
 fn top_prints_one_frame_of_plain_text_with_rates() {
-    let running = Running::start(&["--workers", "2", "--planes", "4", "--qps", "16", "--loss", "0.01"]);
+    let running =
+        Running::start(&["--workers", "2", "--planes", "4", "--qps", "16", "--depth", "4", "--ack-timeout", "20000"]);
     running.ask(&["port", "down", "2"]).unwrap();
     let top = |args: &[&str]| {
         let output = mrcnic()
@@ -316,4 +327,18 @@ fn top_gives_the_terminal_back_when_it_is_quit_or_killed_and_when_the_nic_ends()
     let (written, code) = on_a_terminal(start(), "200ms", |running, _, _| drop(running.end()));
     assert!(is_restored(&written) && code == Some(0), "{code:?}: {written}");
     assert!(written.contains("the NIC has ended"), "{written}");
+}
+
+#[test]
+fn top_ends_with_its_terminal() {
+    on_a_terminal(Running::start(&["--workers", "1"]), "200ms", |running, child, top| {
+        signal("-KILL", child.id());
+        let began = Instant::now();
+        let runs = || std::fs::read_to_string(format!("/proc/{top}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        while runs() {
+            assert!(began.elapsed() < Duration::from_secs(20), "it runs without a terminal");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        running.end();
+    });
 }

@@ -186,3 +186,29 @@ fn a_qp_that_ended_gives_its_bitmap_back() {
     let now = pair.now;
     assert!(pair.nics[1].close(now, ended.qpn[1]) && pair.nics[1].close(now, live.qpn[1]));
 }
+
+/// Base round-trip time of NIC 0's window towards NIC 1, in ns.
+fn base_rtt(pair: &Pair) -> u64 {
+    let groups: Vec<_> = pair.nics[0].groups(pair.address(1)).collect();
+    groups[0].nscc.unwrap().base_rtt_ns
+}
+
+#[test]
+fn an_answer_that_comes_after_the_clock_of_its_timestamp_has_gone_round_is_no_quick_one() {
+    for mode in [RttMode::LocalDatabase, RttMode::WireTimestamp] {
+        let params = transport(|t| (t.rtt_mode, t.initial_ack_timeout_ns) = (mode, 100 * MS));
+        // 128 ns go round after 8,388.608 us: an answer after 8,389.632 us looks like one after 1,024 ns.
+        let mut pair = Pair::new(params, 4096, Channel { delay_ns: 4_194_816, ..Channel::default() }, 1);
+        let qp = pair.connect(0);
+        let peer = pair.address(1);
+        pair.nics[0].post_write(qp.qpn[0], &pair.write(1, 0, 0, 64)).unwrap();
+        let now = pair.now;
+        pair.nics[0].probe(now, qp.qpn[0], 300).unwrap();
+        pair.nics[0].ev_probe(peer, 300).unwrap();
+        pair.run_for(20 * MS);
+        assert_eq!(pair.completions[0].len(), 1);
+        assert_eq!(pair.nics[0].poll_probe().map(|answer| answer.rtt), Some(None), "{mode:?}");
+        assert_eq!(pair.nics[0].poll_ev_probe().map(|answer| answer.rtt), Some(None), "{mode:?}");
+        assert_eq!(base_rtt(&pair), 6_000, "{mode:?}");
+    }
+}

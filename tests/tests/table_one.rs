@@ -587,7 +587,7 @@ fn responder_host_backpressure_shows_the_fill_of_the_receive_buffer_in_every_sac
         low_percent: 25,
         high_percent: 75,
         max_penalty: 127,
-        restore_cwnd: true,
+        ..HostBufferParams::default()
     };
     let params = NicParams { host_buffer: Some(host), ..NicParams::default() };
     let mut pair = Pair::new(params, 64 * 1024, Channel::default(), 1);

@@ -12,10 +12,13 @@ use mrcnic_tests::{Channel, Fate, Pair, marked, trimmed};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+/// A packet and its bytes.
+type Packet = (Seen, Vec<u8>);
+
 /// Keeps all that it sees, with the bytes of each packet.
 #[derive(Clone, Default)]
 struct Watcher {
-    packets: Arc<Mutex<Vec<(Seen, Vec<u8>)>>>,
+    packets: Arc<Mutex<Vec<Packet>>>,
     events: Arc<Mutex<Vec<LifeEvent>>>,
 }
 

@@ -2,8 +2,10 @@
 
 use std::io::IsTerminal;
 use std::str::FromStr;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 /// Roots of the targets that there are: the names of the crates that tell something.
 const ROOTS: [&str; 2] = ["control", "dataplane"];
@@ -56,14 +58,27 @@ impl Filter {
     }
 }
 
+/// What is told, to be changed later.
+pub(super) struct Logs(reload::Handle<EnvFilter, Registry>);
+
+impl Logs {
+    /// Tells what has this level or a graver one, and nothing else.
+    pub(super) fn set(&self, level: LevelFilter) {
+        // It fails when nobody is told anything any more.
+        let _ = self.0.reload(Filter(vec![level.into()]).layer());
+    }
+}
+
 /// Tells events from now on, on standard error. A logger that is there already stays: only tests run a second command in one process.
-pub(super) fn start(filter: Filter, format: Format) {
+pub(super) fn start(filter: Filter, format: Format) -> Logs {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    let log = tracing_subscriber::fmt().with_env_filter(filter.layer()).with_writer(std::io::stderr);
+    let (filter, handle) = reload::Layer::new(filter.layer());
+    let (told, lines) = (tracing_subscriber::registry().with(filter), fmt::layer().with_writer(std::io::stderr));
     let _ = match format {
-        Format::Text => log.with_ansi(colours).try_init(),
-        Format::Json => log.json().flatten_event(true).try_init(),
+        Format::Text => told.with(lines.with_ansi(colours)).try_init(),
+        Format::Json => told.with(lines.json().flatten_event(true)).try_init(),
     };
+    Logs(handle)
 }
 
 #[cfg(test)]

@@ -47,10 +47,7 @@ const FILES: [(&str, &str); 3] = [
         "/dev/hugepages",
         "Taken by DPDK if it has enough free pages that the user may write; otherwise ordinary memory is.",
     ),
-    (
-        "PATH of bench --ctl",
-        "The UNIX socket of a running NIC (mode 0600), which mrcnic ctl asks; it goes with the NIC.",
-    ),
+    ("PATH of --ctl", "The UNIX socket of a running NIC (mode 0600), which mrcnic ctl asks; it goes with the NIC."),
 ];
 
 /// Writes the main page to standard output, or all pages into a directory.

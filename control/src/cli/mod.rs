@@ -72,7 +72,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(error::USAGE));
         }
     };
-    log::start(cli.log, cli.log_format);
+    let logs = log::start(cli.log, cli.log_format);
     let done = match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
@@ -83,7 +83,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args, &|level| logs.set(level.into())),
         Command::Sim(args) => sim::run(&args),
         Command::Top(args) => top::run(&args),
     };

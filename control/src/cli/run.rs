@@ -2,7 +2,7 @@
 
 use super::output::standard_output;
 use crate::error::{Error, say};
-use crate::run::{NicFile, run as run_nic};
+use crate::run::{LogLevel, NicFile, run as run_nic};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -26,8 +26,8 @@ pub(super) struct Args {
     show: bool,
 }
 
-/// Runs the command.
-pub(super) fn run(args: &Args) -> Result<(), Error> {
+/// Runs the command; `log` sets how much is logged from then on.
+pub(super) fn run(args: &Args, log: &dyn Fn(LogLevel)) -> Result<(), Error> {
     let file = NicFile::load(&args.config)?;
     for warning in file.warnings() {
         say(&format!("warning: {warning}"));
@@ -42,5 +42,5 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         out.flush()?;
         return Ok(());
     }
-    run_nic(file, &mut *out)
+    run_nic(file, &mut *out, log)
 }

@@ -47,6 +47,9 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long a view that is told to end has for it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let options = Options { socket: args.socket.clone(), interval: args.interval, nic: args.nic.clone() };
@@ -64,12 +67,19 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     drop(out);
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .map_err(|e| Error::Failure(format!("can't watch for signals: {e}")))?;
+    ctrlc::set_handler(move || end(&flag)).map_err(|e| Error::Failure(format!("can't watch for signals: {e}")))?;
     if top::run(&options, &interrupted)? == End::NicEnded {
         writeln!(standard_output(false), "{}: the NIC has ended", args.socket.display())?;
     }
     Ok(())
+}
+
+/// A signal came. A terminal that went away keeps crossterm in its reading for ever, so the process ends here when it does not by itself.
+fn end(interrupted: &AtomicBool) {
+    interrupted.store(true, Ordering::Relaxed);
+    std::thread::sleep(LAST_WORDS);
+    let _ = ratatui::try_restore();
+    std::process::exit(1);
 }
 
 #[cfg(test)]

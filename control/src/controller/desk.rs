@@ -75,7 +75,11 @@ impl Desk {
         Desk { listings, probes, surveys: Gatherings::new(), token: 0, journal, fabric, reports }
     }
 
-    pub(super) fn take(&mut self, now: Ns, Ask { request, answer }: Ask, members: &mut [Member]) {
+    pub(super) fn take(&mut self, now: Ns, ask: Ask, members: &mut [Member]) {
+        let (request, answer) = match ask {
+            Ask::Request { request, answer } => (request, answer),
+            Ask::Profiles { nic, work } => return work(controller(members, &nic).ok().map(Controller::profiles_mut)),
+        };
         tracing::debug!(?request, "an operator asks");
         // Whoever asked may have gone: that is no matter of ours.
         match self.reply(now, request, &answer, members) {

@@ -107,3 +107,70 @@ fn report(now: Ns, began: Ns, gathering: &Gathering, members: &[Member]) -> Surv
         nics: gathering.nics.iter().map(nic).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ControlledNic, Controller, Event, PROBE_PERIOD, WorkerEnd, link};
+    use super::*;
+    use dataplane::nic::{Nic, NicParams, PortInfo};
+    use dataplane::wire::MacAddr;
+    use std::sync::Arc;
+
+    /// A NIC with two workers, and the engine of one.
+    fn two_workers() -> (Vec<Member>, [WorkerEnd; 2], Nic) {
+        let [(first, a), (second, b)] = [(); 2].map(|()| link(None));
+        let port = PortInfo { mac: MacAddr::default(), max_frame: 9000 };
+        let nic = Nic::new(NicParams::default(), &[port]).unwrap();
+        nic.stats().rx_frames.add(7);
+        let controller = Controller::new(PROBE_PERIOD, 2, 1);
+        let (workers, engines, links) = (vec![a, b], vec![Arc::clone(nic.stats()); 2], Vec::new());
+        let member = Member::new(ControlledNic { name: "a".into(), controller, workers, engines, links });
+        (vec![member], [first, second], nic)
+    }
+
+    fn hear(gatherings: &mut Gatherings, now: Ns, members: &mut [Member]) {
+        members[0].turn(now, |worker, event| {
+            if let Event::Surveyed { token, survey } = event {
+                gatherings.told(0, worker, token, survey);
+            }
+        });
+        gatherings.finish(now, members);
+    }
+
+    #[test]
+    fn an_answer_comes_when_all_workers_have_told_and_names_those_that_did_not_in_time() {
+        let (mut members, [mut first, mut second], mut nic) = two_workers();
+        let (mut gatherings, (answer, answers)) = (Gatherings::new(), mpsc::channel());
+        for _ in 0..2 {
+            gatherings.begin(Ns(1), vec![0], SurveyOf::default(), &answer, &mut members).unwrap();
+        }
+        hear(&mut gatherings, Ns(1), &mut members);
+        first.exchange(Ns(2), &mut nic);
+        hear(&mut gatherings, Ns(2), &mut members);
+        assert!(answers.try_recv().is_err(), "one has not told");
+        hear(&mut gatherings, Ns(2 + WAIT_NS), &mut members);
+        let late: Value = answers.try_recv().unwrap();
+        assert_eq!((&late["ok"], &late["nics"][0]["silent_workers"]), (&json!(true), &json!([1])));
+        assert_eq!(late["nics"][0]["counters"]["rx_frames"], 14, "counters need no worker");
+        answers.try_recv().unwrap();
+        // What comes too late is for nobody, and the next one is complete.
+        gatherings.begin(Ns(3 + WAIT_NS), vec![0], SurveyOf::default(), &answer, &mut members).unwrap();
+        hear(&mut gatherings, Ns(3 + WAIT_NS), &mut members);
+        first.exchange(Ns(3), &mut nic);
+        second.exchange(Ns(3), &mut nic);
+        hear(&mut gatherings, Ns(4 + WAIT_NS), &mut members);
+        let whole: Value = answers.try_recv().unwrap();
+        assert_eq!(whole["nics"][0]["silent_workers"], json!([]));
+        assert!(answers.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_survey_too_many_is_refused() {
+        let (mut members, _, _) = two_workers();
+        let (mut gatherings, (answer, _answers)) = (Gatherings::new(), mpsc::channel());
+        let mut begin =
+            |gatherings: &mut Gatherings| gatherings.begin(Ns(0), vec![0], SurveyOf::default(), &answer, &mut members);
+        assert!((0..GATHERINGS_MAX).all(|_| begin(&mut gatherings).is_ok()));
+        assert!(begin(&mut gatherings).unwrap_err().contains("try again"));
+    }
+}

@@ -1,7 +1,7 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::{LinkFault, ProfileSpec, SurveyReport, Waker};
+use super::{LinkFault, ProfileSpec, Profiles, SurveyReport, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
@@ -225,11 +225,15 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn write(&self, order: &WriteOrder) -> Result<Value, String>;
 }
 
-/// A request and where its answer goes.
-#[derive(Debug)]
-pub(super) struct Ask {
-    pub(super) request: Request,
-    pub(super) answer: mpsc::Sender<Value>,
+/// Work with the EV profiles of a NIC; `None` where there is no such NIC.
+type ProfileWork = Box<dyn FnOnce(Option<&mut Profiles>) + Send>;
+
+/// What the control thread is asked.
+pub(super) enum Ask {
+    /// A request, and where its answer goes.
+    Request { request: Request, answer: mpsc::Sender<Value> },
+    /// Something to do with the EV profiles of the NIC of this name.
+    Profiles { nic: String, work: ProfileWork },
 }
 
 /// Passes requests to the control thread.
@@ -307,10 +311,72 @@ impl Operator {
     /// Passes a request on to the control thread, and waits for its answer.
     fn pass_on(&self, request: Request) -> Value {
         let (answer, wait) = mpsc::channel();
-        if self.asks.send(Ask { request, answer }).is_err() {
+        if self.asks.send(Ask::Request { request, answer }).is_err() {
             return refusal("the NIC is going down");
         }
         self.waker.wake_anyway();
         wait.recv_timeout(ANSWER).unwrap_or_else(|_| refusal("the NIC did not answer in time"))
+    }
+
+    /// Has the control thread do something with the EV profiles of a NIC, and waits for what comes of it; `None` when there is no such NIC,
+    /// or the control thread ends.
+    pub fn profiles<R: Send + 'static>(
+        &self,
+        nic: &str,
+        work: impl FnOnce(&mut Profiles) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, wait) = mpsc::channel();
+        self.profiles_later(nic, move |profiles| drop(answer.send(work(profiles))));
+        wait.recv().ok()
+    }
+
+    /// As [`Operator::profiles`], and does not wait.
+    pub fn profiles_later(&self, nic: &str, work: impl FnOnce(&mut Profiles) + Send + 'static) {
+        let work: ProfileWork = Box::new(move |profiles| profiles.map_or((), work));
+        // A control thread that has gone has forgotten its profiles.
+        if self.asks.send(Ask::Profiles { nic: nic.to_owned(), work }).is_ok() {
+            self.waker.wake_anyway();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_needs_a_peer_and_a_size_and_its_keys_are_checked() {
+        let read = |text: &str| serde_json::from_str::<Request>(text);
+        let order = match read(r#"{"cmd":"write","nic":"","peer":"b","size":8}"#).unwrap() {
+            Request::Write(order) => order,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((order.count, order.local, order.remote, order.immediate, order.timeout), (1, 0, 0, None, 60.0));
+        let back = serde_json::to_string(&Request::Write(order.clone())).unwrap();
+        assert_eq!(read(&back).unwrap(), Request::Write(order));
+        for wrong in [
+            r#"{"cmd":"write","nic":"","peer":"b"}"#,
+            r#"{"cmd":"write","nic":"","size":8}"#,
+            r#"{"cmd":"write","nic":"","peer":"b","size":8,"cuont":2}"#,
+            r#"{"cmd":"write","nic":"","peer":"b","size":4294967296}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_asks_for_a_write_waits_as_long_as_it_may_take_and_never_longer_than_a_day() {
+        let patience = |timeout| {
+            let nic = String::new();
+            let order =
+                WriteOrder { nic, peer: "b".into(), size: 1, count: 1, local: 0, remote: 0, immediate: None, timeout };
+            Request::Write(order).patience()
+        };
+        assert_eq!(patience(5.0), Duration::from_secs(5) + 2 * ANSWER);
+        assert_eq!(patience(-1.0), 2 * ANSWER);
+        for endless in [f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(patience(endless), Duration::from_secs(86_400) + 2 * ANSWER);
+        }
+        assert_eq!(Request::Status {}.patience(), 2 * ANSWER);
     }
 }

@@ -147,6 +147,14 @@ impl Profiles {
         Ok(Arc::new(pool))
     }
 
+    /// A QP uses a profile no more.
+    ///
+    /// # Errors
+    /// No such profile, or no QP uses it.
+    pub fn release(&mut self, id: u64) -> Result<(), EvProfileError> {
+        self.table.release(id)
+    }
+
     /// Replaces an EV of an explicit profile: of the one that lists `current`, unless `profile` says which. Without a port or a path
     /// the new EV has those of the old one. It tells the profile, and the new EV.
     pub(super) fn replace(

@@ -410,6 +410,16 @@ impl NicReport {
         }
     }
 
+    /// Takes what only workers tell from an earlier report.
+    pub fn keep_lists(&mut self, before: &NicReport) {
+        self.qp_states = before.qp_states;
+        self.pending = before.pending;
+        self.qps.clone_from(&before.qps);
+        self.qps_left_out = before.qps_left_out;
+        self.destinations.clone_from(&before.destinations);
+        self.destinations_left_out = before.destinations_left_out;
+    }
+
     /// Adds what a worker told.
     pub(super) fn add(&mut self, survey: &Survey) {
         let QpTally { rtr, rts, error } = survey.qp_tally;

@@ -5,7 +5,6 @@ use super::bring_up::{self, eal_options, full_frame, longest_frame, port_infos, 
 use super::completion_queue::CompletionQueue;
 use super::error::HostError;
 use super::event::{AsyncEvent, Events};
-use super::hook::HookMaker;
 use super::memory::ProtectionDomain;
 use super::notify::Notify;
 use super::ring::WorkerRing;
@@ -51,6 +50,13 @@ pub(super) struct Inner {
     ports: Vec<Port>,
 }
 
+impl Inner {
+    /// What passes requests to the control thread, and what that calls this NIC.
+    pub(super) fn operator(&self) -> Option<(Operator, String)> {
+        Some((self.control.operator()?, self.name.clone()))
+    }
+}
+
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({:?}, {} workers, {} ports)", self.name, self.workers.len(), self.ports.len())
@@ -74,7 +80,9 @@ impl Device {
     /// As [`Device::open`].
     pub fn start(spec: &DeviceSpec) -> Result<Eal, Error> {
         spec.check(spec.ports.len())?;
-        Ok(Eal::init(&eal_options(&spec.ports, spec.ports.len(), &port_config(spec)))?)
+        let eal = Eal::init(&eal_options(&spec.ports, spec.ports.len(), &port_config(spec)))?;
+        tracing::debug!(version = Eal::version(), cores = ?eal.cores(), "DPDK is up");
+        Ok(eal)
     }
 
     /// As [`Device::open`], once DPDK has been started: a device that is gone may be opened again.
@@ -86,6 +94,9 @@ impl Device {
         let config = port_config(&spec);
         let ports = spec.ports.iter().map(|port| Port::open(eal, port, &config));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
+        for port in &ports {
+            tracing::info!(port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
+        }
         Device::over(eal, ports, spec)
     }
 
@@ -121,24 +132,24 @@ impl Device {
         let engines = stats.clone();
         control.control(vec![ControlledNic { name, controller, workers: ends, engines, links: links_of_ports }]);
         let stop = Arc::new(AtomicBool::new(false));
-        let workers: Vec<WorkerRing> =
-            (0..spec.workers).map(|_| WorkerRing::new(spec.ring, Arc::clone(&stop))).collect();
+        let ring = |_| WorkerRing::new(spec.ring, Arc::clone(&stop));
+        let workers: Vec<WorkerRing> = (0..spec.workers).map(ring).collect();
         let events: Arc<Events> = Arc::default();
-        let seat = |(k, link)| {
+        let seats = links.into_iter().zip(&workers).enumerate().map(|(k, (link, ring))| {
+            let hooks = spec.hooks.as_ref().map(|maker| maker.hooks(k)).unwrap_or_default();
             let mut records = records.next();
             if let (Some(records), Some(nic)) = (&mut records, nics.get_mut(k)) {
                 records.attach(nic);
             }
-            let hooks = spec.hooks.as_ref().map(|maker: &HookMaker| maker.hooks(k)).unwrap_or_default();
-            let jobs = workers.get(k).map(WorkerRing::jobs).unwrap_or_else(|| unreachable!("a ring for each worker"));
-            Seat { link, jobs, books: Books::new(Arc::clone(&events)), records, hooks }
-        };
-        let seats: Vec<Seat> = links.into_iter().enumerate().map(seat).collect();
+            Seat { link, jobs: ring.jobs(), books: Books::new(Arc::clone(&events)), records, hooks }
+        });
+        let seats: Vec<Seat> = seats.collect();
         let lanes = bring_up::lanes(&mut ports, nics, seats, |_| Impairments::default())?;
         let core = |k: usize| spec.cores.as_ref().and_then(|cores| cores.get(k).copied());
         let threads = lanes.into_iter().enumerate().map(|(k, lane)| Worker::new(core(k), vec![lane])).collect();
         let behaviour = WorkerOptions { idle_polls: spec.idle_polls };
         let threads = Workers::spawn(eal, clock, threads, behaviour, stop)?;
+        tracing::info!(workers = workers.len(), cores = ?spec.cores, "workers poll");
         let server = match (&spec.ctl, control.operator()) {
             (Some(path), Some(operator)) => Some(Server::listen(path, operator)?),
             _ => None,

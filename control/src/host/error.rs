@@ -1,6 +1,7 @@
 //! Why the host API refuses.
 
 use dataplane::nic::{LifeError, OpenError};
+use dataplane::path::profile::EvProfileError;
 
 /// Why a call of the host API did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +54,9 @@ pub enum HostError {
     /// A part of one device was used with another.
     #[error("the {0} belongs to another device")]
     OtherDevice(&'static str),
+    /// An EV profile that a QP can't be bound to.
+    #[error(transparent)]
+    Profile(EvProfileError),
     /// A step of a QP that does not follow.
     #[error(transparent)]
     Life(#[from] LifeError),

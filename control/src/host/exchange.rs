@@ -8,24 +8,25 @@
 //!                         <-       {"mrc":"ready"}
 //! ```
 //!
-//! Afterwards nothing is said; whoever goes, closes.
+//! Afterwards an end that looks whether the other is there ([`Exchange::is_open`]) says `{"mrc":"alive"}` once a second; whoever goes, closes.
 
-use dataplane::nic::{Advertised, Endpoint, ToRtr};
-use dataplane::nic::{CcProfileRef, PathSpec};
-use dataplane::transport::{PSN_SPACE, Psn};
-use dataplane::wire::MacAddr;
+use super::offer::Offer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the other end has for each step.
 pub const STEP: Duration = Duration::from_secs(5);
+/// How often an end says that it is there.
+const BEAT: Duration = Duration::from_secs(1);
+/// An end that says nothing for so long has gone without a word.
+const SILENCE: Duration = Duration::from_secs(10);
 /// QPs of one offer at most.
 pub const OFFER_QPS_MAX: usize = 1024;
 /// Longest line that is read.
@@ -65,139 +66,13 @@ impl fmt::Display for ExchangeAddress {
     }
 }
 
-/// A QP as it is offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QpOffer {
-    /// Its number, 24 bits.
-    pub qpn: u32,
-    /// The first PSN that it sends, 24 bits.
-    pub psn: u32,
-}
-
-/// A region that the other end may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegionOffer {
-    /// Its key.
-    pub key: u32,
-    /// The address of its first byte.
-    pub address: u64,
-    /// Its size in bytes.
-    pub size: u64,
-}
-
-/// What an end tells the other: all that is needed to join QPs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Offer {
-    /// Its IP address.
-    pub ip: IpAddr,
-    /// The Ethernet address of each of its ports.
-    #[serde(with = "macs")]
-    pub macs: Vec<MacAddr>,
-    /// Payload of a full packet in bytes: both ends must have the same.
-    pub mss: u32,
-    /// PSNs that each of its responders lets be in flight.
-    pub window: u32,
-    /// Writes with Immediate that each of them lets be in flight.
-    pub immediates: u32,
-    /// Its QPs; number i is for number i of the other end.
-    pub qps: Vec<QpOffer>,
-    /// What may be written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub region: Option<RegionOffer>,
-}
-
-/// Ethernet addresses as text.
-mod macs {
-    use dataplane::wire::MacAddr;
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(macs: &[MacAddr], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(macs.iter().map(ToString::to_string))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MacAddr>, D::Error> {
-        let read = |text: String| {
-            text.parse()
-                .map_err(|()| D::Error::custom(format!("{text:?} is no Ethernet address, as in 02:00:00:00:00:01")))
-        };
-        Vec::<String>::deserialize(deserializer)?.into_iter().map(read).collect()
-    }
-}
-
-impl Offer {
-    /// What is wrong with the other end's offer for an end that made this one.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn check(&self, other: &Offer) -> Result<(), String> {
-        if other.qps.len() != self.qps.len() {
-            return Err(format!(
-                "one end has {} QPs and the other {}: give both the same",
-                self.qps.len(),
-                other.qps.len()
-            ));
-        }
-        if other.mss != self.mss {
-            return Err(format!(
-                "the MSS is {} at one end and {} at the other: give both the same",
-                self.mss, other.mss
-            ));
-        }
-        if other.macs.len() != self.macs.len() {
-            let (own, theirs) = (self.macs.len(), other.macs.len());
-            return Err(format!(
-                "one end has {own} ports and the other {theirs}: port i of one reaches port i of the other"
-            ));
-        }
-        if other.ip.is_ipv4() != self.ip.is_ipv4() {
-            return Err(format!("{} and {} are not of one family", self.ip, other.ip));
-        }
-        if let Some(psn) = other.qps.iter().map(|qp| qp.psn).find(|&psn| psn >= PSN_SPACE) {
-            return Err(format!("PSN {psn:#x} has more than 24 bits"));
-        }
-        Ok(())
-    }
-
-    /// What brings QP number `n` of this end to RTR, with the other end's offer, which was checked.
-    #[must_use]
-    pub fn to_rtr(
-        &self,
-        other: &Offer,
-        n: usize,
-        path: PathSpec,
-        vlan: Option<u16>,
-        congestion: Option<CcProfileRef>,
-    ) -> Option<ToRtr> {
-        let qp = other.qps.get(n)?;
-        let end = |offer: &Offer| Some(Endpoint { mac: *offer.macs.first()?, ip: offer.ip });
-        Some(ToRtr {
-            local: end(self)?,
-            remote: end(other)?,
-            vlan,
-            peer_qpn: qp.qpn,
-            receive_psn: Psn::new(qp.psn),
-            path,
-            congestion,
-        })
-    }
-
-    /// What its responders take.
-    #[must_use]
-    pub const fn advertised(&self) -> Advertised {
-        Advertised { window: self.window, immediates: self.immediates }
-    }
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "mrc", rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
     Offer { name: String, offer: Offer },
     Refuse { why: String },
     Ready {},
+    Alive {},
 }
 
 /// Either kind of stream.
@@ -238,6 +113,10 @@ impl Read for Stream {
 #[derive(Debug)]
 pub struct Exchange {
     reader: BufReader<Stream>,
+    /// A line that has not come to its end.
+    begun: String,
+    heard: Instant,
+    said: Instant,
 }
 
 impl Exchange {
@@ -268,7 +147,8 @@ impl Exchange {
 
     fn over(stream: Stream) -> io::Result<Exchange> {
         stream.timeout(STEP)?;
-        Ok(Exchange { reader: BufReader::new(stream) })
+        let now = Instant::now();
+        Ok(Exchange { reader: BufReader::new(stream), begun: String::new(), heard: now, said: now })
     }
 
     fn say(&mut self, line: &Line) -> io::Result<()> {
@@ -340,21 +220,37 @@ impl Exchange {
     pub fn ready(&mut self) -> io::Result<()> {
         self.say(&Line::Ready {})?;
         match self.hear()? {
-            Line::Ready {} => Ok(()),
+            Line::Ready {} => {
+                self.heard = Instant::now();
+                Ok(())
+            }
             _ => Err(Exchange::out_of_turn()),
         }
     }
 
-    /// Looks for `patience` whether the other end is still there.
+    /// Looks for `patience` whether the other end is still there: it closed, or said nothing for ten seconds, where not. Both ends call it
+    /// again and again once they are ready, and so tell each other.
     #[must_use]
     pub fn is_open(&mut self, patience: Duration) -> bool {
+        if self.said.elapsed() >= BEAT {
+            self.said = Instant::now();
+            if self.say(&Line::Alive {}).is_err() {
+                return false;
+            }
+        }
         if self.reader.get_ref().timeout(patience.max(Duration::from_millis(1))).is_err() {
             return false;
         }
-        match self.reader.fill_buf() {
-            // Neither end has anything to say.
+        match Read::take(&mut self.reader, LINE_MAX).read_line(&mut self.begun) {
+            Ok(_) if self.begun.ends_with('\n') => {
+                self.heard = Instant::now();
+                matches!(serde_json::from_str(&std::mem::take(&mut self.begun)), Ok(Line::Alive {}))
+            }
             Ok(_) => false,
-            Err(e) => matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted),
+            Err(e) => {
+                let waited = matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
+                waited && self.heard.elapsed() < SILENCE
+            }
         }
     }
 }
@@ -428,19 +324,8 @@ impl Drop for ExchangeListener {
 
 #[cfg(test)]
 mod tests {
+    use super::super::offer::tests::offer;
     use super::*;
-
-    fn offer(n: u8) -> Offer {
-        Offer {
-            ip: [10, 0, 0, n].into(),
-            macs: vec![MacAddr([2, 0, 0, 0, 0, n])],
-            mss: 4096,
-            window: 1024,
-            immediates: 64,
-            qps: vec![QpOffer { qpn: 0x01_0000, psn: 7 }],
-            region: Some(RegionOffer { key: 1, address: 0, size: 4096 }),
-        }
-    }
 
     fn both_ways(address: &str) {
         let listener = ExchangeListener::bind(&address.parse().unwrap()).unwrap();
@@ -477,6 +362,43 @@ mod tests {
         both_ways(path.to_str().unwrap());
     }
 
+    /// Both ends of an exchange that has come to its end.
+    fn ready() -> [Exchange; 2] {
+        let listener = ExchangeListener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let mut here = Exchange::connect(&to.parse().unwrap()).unwrap();
+        let mut there = loop {
+            if let Some(exchange) = listener.accept().unwrap() {
+                break exchange;
+            }
+        };
+        let other = std::thread::spawn(move || {
+            there.ready().unwrap();
+            there
+        });
+        here.ready().unwrap();
+        [here, other.join().unwrap()]
+    }
+
+    #[test]
+    fn ends_that_are_there_say_so_and_one_that_is_silent_or_says_something_else_is_gone() {
+        let look = Duration::from_millis(1);
+        let [mut here, mut there] = ready();
+        let long_ago = |exchange: &mut Exchange| exchange.heard -= SILENCE;
+        // A second later each speaks, and hears the other.
+        for exchange in [&mut here, &mut there] {
+            exchange.said -= BEAT;
+            assert!(exchange.is_open(look));
+        }
+        long_ago(&mut here);
+        assert!(here.is_open(Duration::from_secs(1)), "it has heard of the other");
+        long_ago(&mut here);
+        assert!(!here.is_open(look), "nothing more came");
+        let [mut here, mut there] = ready();
+        there.say(&Line::Ready {}).unwrap();
+        assert!(!here.is_open(Duration::from_secs(1)));
+    }
+
     #[test]
     fn a_refusal_is_told_in_its_own_words_and_what_is_no_exchange_is_an_error() {
         let listener = ExchangeListener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
@@ -502,21 +424,6 @@ mod tests {
         assert!(here.take_offer().unwrap_err().to_string().contains("an offer of 0 QPs"));
         drop(there);
         assert!(here.take_offer().unwrap_err().to_string().contains("gone"));
-    }
-
-    #[test]
-    fn ends_that_do_not_fit_are_told_apart_in_words() {
-        let wrong = |change: fn(&mut Offer)| {
-            let mut other = offer(2);
-            change(&mut other);
-            offer(1).check(&other)
-        };
-        assert_eq!(wrong(|_| ()), Ok(()));
-        assert!(wrong(|o| o.mss = 1024).unwrap_err().contains("MSS is 4096 at one end and 1024"));
-        assert!(wrong(|o| o.qps.push(o.qps[0])).unwrap_err().contains("1 QPs and the other 2"));
-        assert!(wrong(|o| o.ip = "fd00::1".parse().unwrap()).unwrap_err().contains("one family"));
-        assert!(wrong(|o| o.macs.push(o.macs[0])).unwrap_err().contains("1 ports and the other 2"));
-        assert!(wrong(|o| o.qps[0].psn = 1 << 24).unwrap_err().contains("24 bits"));
     }
 
     #[test]

@@ -5,11 +5,13 @@ use super::completion_queue::{CompletionQueue, Shared as Completions};
 use super::device::Inner;
 use super::error::HostError;
 use super::ring::{Job, WorkerRing};
+use crate::controller::Operator;
 use dataplane::memory::Domain;
 use dataplane::nic::{
-    Completion, CompletionEntry, LifeState, Operation, Patience, QpLife, QpStats, Qpn, Status, ToInit, ToRtr, ToRts,
+    Completion, CompletionEntry, LifeState, Operation, Paths, Patience, QpLife, QpStats, Qpn, Status, ToInit, ToRtr, ToRts,
     WriteRequest, owner,
 };
+use dataplane::path::profile::EvPool;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -116,6 +118,27 @@ struct Life {
     life: QpLife,
     /// Receives that were posted in INIT.
     early: Vec<u64>,
+    /// The EV profile that it is bound to.
+    profile: Option<Bound>,
+}
+
+/// An EV profile that counts a QP as long as this is there.
+#[derive(Debug)]
+struct Bound {
+    operator: Operator,
+    nic: String,
+    id: u64,
+    pool: Arc<EvPool>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let id = self.id;
+        // It is there: a profile that a QP uses can't be removed.
+        self.operator.profiles_later(&self.nic, move |profiles| {
+            let _ = profiles.release(id);
+        });
+    }
 }
 
 impl QueuePair {
@@ -137,7 +160,7 @@ impl QueuePair {
             shared: Arc::default(),
             send: Arc::clone(&send.shared),
             receive: Arc::clone(&receive.shared),
-            life: Mutex::new(Life { life: QpLife::new(qpn, domain), early: Vec::new() }),
+            life: Mutex::new(Life { life: QpLife::new(qpn, domain), early: Vec::new(), profile: None }),
             worker: OnceLock::new(),
         })
     }
@@ -175,6 +198,23 @@ impl QueuePair {
         Ok(())
     }
 
+    /// Binds it to an EV profile of the device's that is ONLINE, before RTR: its packets take the profile's values, whatever the path given then
+    /// says. The profile is in use until the QP is closed, or bound to another.
+    ///
+    /// # Errors
+    /// [`HostError::Profile`], [`HostError::NotReady`], [`HostError::Gone`].
+    pub fn bind_profile(&self, id: u64) -> Result<(), HostError> {
+        let mut life = self.life();
+        if !matches!(life.life.state(), LifeState::Reset | LifeState::Init) {
+            return Err(self.not_ready("an EV profile", LifeState::Init));
+        }
+        let (operator, nic) = self.device.operator().ok_or(HostError::Gone)?;
+        let acquired = operator.profiles(&nic, move |profiles| profiles.acquire(id, 1)).ok_or(HostError::Gone)?;
+        let pool = acquired.map_err(HostError::Profile)?;
+        life.profile = Some(Bound { operator, nic, id, pool });
+        Ok(())
+    }
+
     /// INIT to RTR: the worker that owns the peer's address opens it. Receives that were posted before are posted there.
     ///
     /// # Errors
@@ -182,7 +222,10 @@ impl QueuePair {
     pub fn rtr(&self, with: &ToRtr) -> Result<(), HostError> {
         let mut life = self.life();
         let before = life.life.clone();
-        let spec = life.life.rtr(with)?;
+        let mut spec = life.life.rtr(with)?;
+        if let Some(bound) = &life.profile {
+            spec.path.paths = Paths::Profile(Arc::clone(&bound.pool));
+        }
         let worker = self.device.workers[owner(spec.remote.ip, self.device.workers.len())].clone();
         let ends = [Arc::clone(&self.send), Arc::clone(&self.receive)];
         let account = Account::new(self.qpn, Arc::clone(&self.shared), ends, spec.send_depth);

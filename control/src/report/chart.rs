@@ -237,7 +237,11 @@ fn points(lines: &[Line], y_name: &str, span: Span) -> Drawn<String> {
             x_labels: 10,
         };
         let mut chart = chart(area, &axes)?;
-        for (n, line) in lines.iter().enumerate() {
+        // Rings first: they would hide what is within them.
+        let is_ring = |n: &usize| POINT_MARKS[n % POINT_MARKS.len()] == Mark::Ring;
+        let (rings, others): (Vec<usize>, Vec<usize>) = (0..lines.len()).partition(is_ring);
+        for n in rings.into_iter().chain(others) {
+            let line = &lines[n];
             let places = line.pieces.iter().flatten().map(|(x, y)| ((x - origin) * factor, *y));
             let colour = colour(n);
             match POINT_MARKS[n % POINT_MARKS.len()] {

@@ -6,7 +6,7 @@ use super::summary::Span;
 use crate::error::Error;
 use crate::text::grouped;
 use hdrhistogram::Histogram;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
 
 /// Work requests that wait for their end at most; further ones have no latency.
@@ -15,6 +15,8 @@ const OPEN_MAX: usize = 1_000_000;
 const NAMES_MAX: usize = 32;
 /// Longest latency that is told apart: an hour, in ns.
 const LATENCY_MAX: u64 = 3_600_000_000_000;
+/// The operation that waits for a message of the other end: how long says nothing of the NICs.
+const RECEIVE: &str = "receive";
 /// Values of a status that say that all went well.
 const WELL: [&str; 4] = ["", "ok", "success", "0"];
 /// Percentiles of the table.
@@ -25,7 +27,7 @@ const PERCENTILES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
 pub(super) struct Events {
     counts: BTreeMap<String, u64>,
     latencies: BTreeMap<String, Histogram<u64>>,
-    /// Work requests without an end, or without a beginning, or beyond what is kept.
+    /// Work requests, without receives, that have no end, or no beginning, or are beyond what is kept.
     unmatched: u64,
     has_requests: bool,
     pub(super) completed: u64,
@@ -53,7 +55,9 @@ impl Events {
             qp_errors: 0,
             span: Span::default(),
         };
-        let mut open: HashMap<String, (f64, String)> = HashMap::new();
+        // A number may be used again while it is in use: requests of a queue pair end in the order of their creation.
+        let mut open: HashMap<String, VecDeque<(f64, String)>> = HashMap::new();
+        let mut waiting = 0;
         let mut key = String::new();
         while let Some(row) = rows.next()? {
             let at = row.time(time)?;
@@ -66,12 +70,20 @@ impl Events {
             }
             match name {
                 "qp_error" => events.qp_errors += 1,
-                "wr_created" if open.len() < OPEN_MAX => {
-                    open.insert(key.clone(), (at, row.text(operation).to_owned()));
+                "wr_created" if row.text(operation) == RECEIVE => {}
+                "wr_created" if waiting < OPEN_MAX => {
+                    open.entry(key.clone()).or_default().push_back((at, row.text(operation).to_owned()));
+                    waiting += 1;
                 }
                 "wr_created" => events.unmatched += 1,
                 "wr_completed" | "wr_failed" => {
-                    let began = open.remove(&key);
+                    let began = open.get_mut(&key).and_then(VecDeque::pop_front);
+                    if began.is_some() {
+                        waiting -= 1;
+                        if open[&key].is_empty() {
+                            open.remove(&key);
+                        }
+                    }
                     let status = row.text(status);
                     let well = name == "wr_completed" && WELL.iter().any(|word| status.eq_ignore_ascii_case(word));
                     if !well {
@@ -79,6 +91,9 @@ impl Events {
                         continue;
                     }
                     events.completed += 1;
+                    if row.text(operation) == RECEIVE {
+                        continue;
+                    }
                     events.bytes += row.count(bytes)?.unwrap_or(0);
                     match began {
                         Some((began, operation)) => events.took(operation, at - began),
@@ -88,7 +103,7 @@ impl Events {
                 _ => {}
             }
         }
-        events.unmatched += open.len() as u64;
+        events.unmatched += waiting as u64;
         Ok(events)
     }
 
@@ -118,7 +133,7 @@ impl Events {
         let mut panels = Vec::new();
         if self.latencies.is_empty() {
             let why = if self.has_requests {
-                "mrc-events has no work request that was created and completed."
+                "mrc-events has no work request that was created and completed, beside receives."
             } else {
                 "mrc-events has no column wr_id."
             };

@@ -64,9 +64,9 @@ impl Digest {
 
     fn read(&mut self, name: &str, path: &Path, rows: &mut Rows) -> Result<(), Error> {
         match name {
-            "mrc-transport-stats" => self.stats = Some(Stats::read(rows)?),
+            "mrc-transport-stats" => self.stats = Some(Stats::read(path, rows)?),
             "mrc-events" => self.events = Some(Events::read(rows)?),
-            "mrc-monitor" => self.monitor = Some(Monitor::read(rows)?),
+            "mrc-monitor" => self.monitor = Some(Monitor::read(path, rows)?),
             "flows" => self.flows = Some(Flows::read(rows)?),
             "links" => self.links = Some(Links::read(path, rows)?),
             _ => self.evs = Some(Evs::read(rows)?),

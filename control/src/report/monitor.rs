@@ -1,12 +1,16 @@
 //! `mrc-monitor`: a row for each packet that was sent or received.
 
 use super::panel::{Body, Line, Panel, Plot, Section};
-use super::source::Rows;
+use super::source::{Column, Row, Rows};
 use super::summary::Span;
 use super::timeline::Thinned;
 use crate::error::Error;
 use crate::text::grouped;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::path::Path;
+
+/// A packet in a plot: its kind, and where it is.
+type Dot = (usize, (f64, f64));
 
 /// Entropy values that are told apart.
 const EVS_MAX: usize = 65_536;
@@ -18,8 +22,10 @@ const USES_MAX: usize = 6;
 const QPS_MAX: usize = 16;
 /// Points of one kind in the plot of PSNs.
 const POINTS_MAX: usize = 1_200;
-/// Packets before the first one that was trimmed or sent again, and packets after it, that are looked at closely.
-const CLOSE: usize = 300;
+/// Packets around the first one that was trimmed or sent again that are looked at closely.
+const CLOSE: usize = 600;
+/// The ECN field of a packet that a switch marked.
+const CONGESTION: &str = "3";
 /// Half of all PSNs: they have 24 bits.
 const PSN_HALF: i64 = 1 << 23;
 
@@ -37,28 +43,69 @@ struct Psns {
     last: i64,
     rows: u64,
     kinds: [Thinned; KINDS.len()],
-    close: CloseUp,
+    /// The first packet that was trimmed or sent again: when, and its PSN.
+    trouble: Option<(f64, i64)>,
 }
 
-/// Packets around the first one that was trimmed or sent again: kind, time and PSN.
-#[derive(Debug, Default)]
-struct CloseUp {
-    packets: VecDeque<(usize, (f64, f64))>,
-    /// Once it came: how many are still to come.
-    more: Option<usize>,
+/// The columns of the file.
+struct Columns {
+    time: Column,
+    direction: Column,
+    kind: Column,
+    psn: Column,
+    trimmed: Column,
+    local: [Column; 2],
+    remote: [Column; 2],
+    has_type: bool,
 }
 
-impl CloseUp {
-    fn push(&mut self, kind: usize, point: (f64, f64)) {
-        match &mut self.more {
-            Some(0) => return,
-            Some(more) => *more -= 1,
-            None if kind == AGAIN || kind == TRIMMED => self.more = Some(CLOSE),
-            None if self.packets.len() == CLOSE => drop(self.packets.pop_front()),
-            None => {}
-        }
-        self.packets.push_back((kind, point));
+/// A data packet.
+struct Packet<'a> {
+    /// Address and queue pair of its sender.
+    sender: [&'a str; 2],
+    kind: usize,
+    at: f64,
+    psn: Option<i64>,
+}
+
+impl Columns {
+    fn of(rows: &mut Rows) -> Result<Columns, Error> {
+        Ok(Columns {
+            time: rows.need("time_us")?,
+            direction: rows.need("direction")?,
+            kind: rows.column("type"),
+            psn: rows.column("psn"),
+            trimmed: rows.column("trimmed"),
+            local: ["local_addr", "local_qp"].map(|name| rows.column(name)),
+            remote: ["remote_addr", "remote_qp"].map(|name| rows.column(name)),
+            has_type: rows.has("type"),
+        })
     }
+
+    fn is_trimmed(&self, row: &Row<'_>) -> bool {
+        !matches!(row.text(self.trimmed), "" | "no" | "false" | "0")
+    }
+
+    /// The packet of a row, if it is data.
+    fn packet<'a>(&self, row: &'a Row<'_>) -> Result<Option<Packet<'a>>, Error> {
+        if self.has_type && row.text(self.kind) != "write" {
+            return Ok(None);
+        }
+        let (sender, kind) = match row.text(self.direction) {
+            "tx" => (self.local, SENT),
+            "rtx" => (self.local, AGAIN),
+            "rx" if self.is_trimmed(row) => (self.remote, TRIMMED),
+            "rx" => (self.remote, RECEIVED),
+            _ => return Ok(None),
+        };
+        let psn = row.count(self.psn)?.map(|psn| (psn & 0xff_ffff) as i64);
+        Ok(Some(Packet { sender: sender.map(|column| row.text(column)), kind, at: row.time(self.time)?, psn }))
+    }
+}
+
+/// The number of these 24 bits that is nearest to another.
+const fn near(psn: i64, other: i64) -> i64 {
+    other + (psn - other + PSN_HALF).rem_euclid(2 * PSN_HALF) - PSN_HALF
 }
 
 /// What the file says.
@@ -73,18 +120,17 @@ pub(super) struct Monitor {
     has_ev: bool,
     has_psn: bool,
     pub(super) span: Span,
-    pub(super) trimmed: u64,
-    pub(super) marked: u64,
+    trimmed: u64,
+    marked: u64,
+    /// Packets around the first one in trouble: kind, time and PSN.
+    close: Vec<Dot>,
 }
 
 impl Monitor {
-    /// Reads the file.
-    pub(super) fn read(rows: &mut Rows) -> Result<Monitor, Error> {
-        let time = rows.need("time_us")?;
-        let direction = rows.need("direction")?;
-        let [kind, psn, ev, trimmed, ecn] = ["type", "psn", "ev", "trimmed", "ecn"].map(|name| rows.column(name));
-        let local = ["local_addr", "local_qp"].map(|name| rows.column(name));
-        let remote = ["remote_addr", "remote_qp"].map(|name| rows.column(name));
+    /// Reads the file; a second time for the packets around the first one in trouble, since rows of several NICs are not in order of time.
+    pub(super) fn read(path: &Path, rows: &mut Rows) -> Result<Monitor, Error> {
+        let columns = Columns::of(rows)?;
+        let [ev, ecn] = ["ev", "ecn"].map(|name| rows.column(name));
         let mut monitor = Monitor {
             evs: HashMap::new(),
             beyond: 0,
@@ -96,34 +142,26 @@ impl Monitor {
             span: Span::default(),
             trimmed: 0,
             marked: 0,
+            close: Vec::new(),
         };
-        let has_type = rows.has("type");
         while let Some(row) = rows.next()? {
-            let at = row.time(time)?;
-            monitor.span.add(at);
-            let (way, what) = (row.text(direction), row.text(kind));
-            monitor.count_direction(way, what);
-            let is_trimmed = row.flag(trimmed);
+            monitor.span.add(row.time(columns.time)?);
+            let way = row.text(columns.direction);
+            monitor.count_direction(way, row.text(columns.kind));
             if way == "rx" {
-                monitor.trimmed += u64::from(is_trimmed);
-                monitor.marked += u64::from(row.flag(ecn));
+                monitor.trimmed += u64::from(columns.is_trimmed(&row));
+                monitor.marked += u64::from(row.text(ecn) == CONGESTION);
             }
-            if has_type && what != "write" {
-                continue;
-            }
-            if way == "tx" && !row.text(ev).is_empty() {
+            let Some(packet) = columns.packet(&row)? else { continue };
+            if packet.kind == SENT && !row.text(ev).is_empty() {
                 monitor.count_ev(row.text(ev));
             }
-            let (sender, kind) = match way {
-                "tx" => (local, SENT),
-                "rtx" => (local, AGAIN),
-                "rx" if is_trimmed => (remote, TRIMMED),
-                "rx" => (remote, RECEIVED),
-                _ => continue,
-            };
-            if let Some(psn) = row.count(psn)? {
-                monitor.add([row.text(sender[0]), row.text(sender[1])], kind, at, psn);
-            }
+            monitor.add(&packet);
+        }
+        if let Some(((address, qp), (at, psn))) =
+            monitor.most().and_then(|(key, psns)| Some((key.clone(), psns.trouble?)))
+        {
+            monitor.close = close_up(&mut Rows::open(path)?, [&address, &qp], at, psn)?;
         }
         Ok(monitor)
     }
@@ -147,25 +185,26 @@ impl Monitor {
         }
     }
 
-    fn add(&mut self, [address, qp]: [&str; 2], kind: usize, at: f64, psn: u64) {
-        let psn = (psn & 0xff_ffff) as i64;
-        let key = (address.to_owned(), qp.to_owned());
+    fn add(&mut self, packet: &Packet<'_>) {
+        let Some(psn) = packet.psn else { return };
+        let key = (packet.sender[0].to_owned(), packet.sender[1].to_owned());
         if !self.psns.contains_key(&key) && self.psns.len() == QPS_MAX {
             self.others += 1;
             return;
         }
         let kinds = || [(); KINDS.len()].map(|()| Thinned::new(POINTS_MAX));
-        let new = || Psns { last: psn, rows: 0, kinds: kinds(), close: CloseUp::default() };
+        let new = || Psns { last: psn, rows: 0, kinds: kinds(), trouble: None };
         let psns = self.psns.entry(key).or_insert_with(new);
-        // The nearest number of these 24 bits to the last one.
-        let ahead = (psn - psns.last + PSN_HALF).rem_euclid(2 * PSN_HALF) - PSN_HALF;
-        let long = psns.last + ahead;
-        if kind == SENT {
+        let long = near(psn, psns.last);
+        if packet.kind == SENT {
             psns.last = long;
         }
         psns.rows += 1;
-        psns.kinds[kind].push((at, long as f64));
-        psns.close.push(kind, (at, long as f64));
+        psns.kinds[packet.kind].push((packet.at, long as f64));
+        let in_trouble = packet.kind == AGAIN || packet.kind == TRIMMED;
+        if in_trouble && psns.trouble.is_none_or(|(at, _)| packet.at < at) {
+            psns.trouble = Some((packet.at, long));
+        }
     }
 
     /// The panels of the file.
@@ -181,7 +220,12 @@ impl Monitor {
         };
         let mut panels = vec![self.ev_panel(), self.psn_panel()];
         panels.extend(self.close_panel());
-        panels.push(Panel::new("Packets that the monitor saw", packets));
+        let marks = format!(
+            "Of the packets received, {} were trimmed and {} marked by switches.",
+            grouped(self.trimmed),
+            grouped(self.marked)
+        );
+        panels.push(Panel::new("Packets that the monitor saw", packets).note(marks));
         Section { title: "Packets", panels }
     }
 
@@ -231,7 +275,7 @@ impl Monitor {
         listed.sort_unstable();
         let listed = listed.iter().map(|(uses, values)| format!("{} used {} times", grouped(*values), grouped(*uses)));
         let more = if kinds > USES_MAX {
-            format!(", and others {} other counts", grouped((kinds - USES_MAX) as u64))
+            format!(", and others with {} more counts", grouped((kinds - USES_MAX) as u64))
         } else {
             String::new()
         };
@@ -246,10 +290,11 @@ impl Monitor {
 
     /// A closer look, if something was trimmed or sent again.
     fn close_panel(&self) -> Option<Panel> {
-        let (_, psns) = self.most()?;
-        psns.close.more?;
+        if self.close.is_empty() {
+            return None;
+        }
         let lines = KINDS.iter().enumerate().map(|(kind, name)| {
-            let packets = psns.close.packets.iter().filter(|(of, _)| *of == kind);
+            let packets = self.close.iter().filter(|(of, _)| *of == kind);
             Line { name: (*name).to_owned(), pieces: vec![packets.map(|(_, point)| *point).collect()] }
         });
         let title = "PSNs around the first packet that was trimmed or sent again";
@@ -289,6 +334,25 @@ impl Monitor {
         }
         panel
     }
+}
+
+/// The packets of a sender that are nearest to a time. PSNs are continued from that of the packet there.
+fn close_up(rows: &mut Rows, sender: [&str; 2], at: f64, psn: i64) -> Result<Vec<Dot>, Error> {
+    /// Steps of time that are told apart, a us.
+    const FINE: f64 = 1e3;
+    let columns = Columns::of(rows)?;
+    // The farthest one is on top, and goes first.
+    let mut nearest: BinaryHeap<(u64, usize, u64, i64)> = BinaryHeap::new();
+    while let Some(row) = rows.next()? {
+        let Some(packet) = columns.packet(&row)?.filter(|packet| packet.sender == sender) else { continue };
+        let Some(of) = packet.psn else { continue };
+        let away = ((packet.at - at).abs() * FINE) as u64;
+        nearest.push((away, packet.kind, (packet.at * FINE) as u64, near(of, psn)));
+        if nearest.len() > CLOSE {
+            nearest.pop();
+        }
+    }
+    Ok(nearest.into_iter().map(|(_, kind, at, psn)| (kind, (at as f64 / FINE, psn as f64))).collect())
 }
 
 /// The number that an entropy value is, if it is one.

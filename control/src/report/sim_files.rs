@@ -3,7 +3,7 @@
 use super::panel::{Body, LINES_MAX, Line, Panel, Plot, Section, Unit};
 use super::source::Rows;
 use super::summary::Span;
-use super::timeline::{Cell, Timeline};
+use super::timeline::{Cell, Gaps, Timeline};
 use crate::error::Error;
 use crate::text::grouped;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -160,7 +160,7 @@ impl Flows {
     pub(super) fn section(&self) -> Section {
         let shown = self.shown.iter().enumerate().map(|(place, (_, name))| Line {
             name: name.clone(),
-            pieces: self.timeline.pieces(FLOW_CELLS + place, true, over_moments),
+            pieces: self.timeline.pieces(FLOW_CELLS + place, Gaps::Zero, over_moments),
         });
         let title = match self.flows - self.shown.len() {
             0 => "Goodput of flows".to_owned(),
@@ -169,13 +169,14 @@ impl Flows {
         let nothing = "flows has no rows.";
         let mut panels = vec![Panel::lines(title, Unit::GbitPerSecond, shown.collect(), nothing)];
         if self.flows > 1 {
-            let all = Line { name: "all flows".into(), pieces: self.timeline.pieces(ALL_FLOWS, true, over_moments) };
+            let all =
+                Line { name: "all flows".into(), pieces: self.timeline.pieces(ALL_FLOWS, Gaps::Zero, over_moments) };
             panels.push(Panel::lines("Goodput of all flows together", Unit::GbitPerSecond, vec![all], nothing));
         }
         let over = |from: usize, to: usize| {
             let lines = OVER_FLOWS[from..to].iter().enumerate().map(|(place, (name, _, pick))| Line {
                 name: (*name).to_owned(),
-                pieces: self.timeline.pieces(OVER_CELLS + from + place, false, |cell, _| pick.of(cell)),
+                pieces: self.timeline.pieces(OVER_CELLS + from + place, Gaps::Looks, |cell, _| pick.of(cell)),
             });
             lines.collect::<Vec<_>>()
         };
@@ -345,7 +346,7 @@ impl Links {
         let lines = |names: &[String], first: usize, value: fn(&Cell, &[Cell]) -> f64| {
             let lines = names.iter().enumerate().map(|(place, name)| Line {
                 name: name.clone(),
-                pieces: self.timeline.pieces(first + place, true, value),
+                pieces: self.timeline.pieces(first + place, Gaps::Zero, value),
             });
             lines.collect::<Vec<_>>()
         };
@@ -440,7 +441,7 @@ impl Evs {
     pub(super) fn section(&self) -> Section {
         let lines = EV_LINES.iter().enumerate().map(|(place, (name, _))| Line {
             name: (*name).to_owned(),
-            pieces: self.timeline.pieces(1 + place, true, over_moments),
+            pieces: self.timeline.pieces(1 + place, Gaps::Zero, over_moments),
         });
         let nothing = match self.missing.is_empty() {
             true => "evs has no rows.".to_owned(),

@@ -358,11 +358,6 @@ impl Row<'_> {
         time.ok_or_else(|| self.broken(column, &"is empty"))
     }
 
-    /// Whether a flag is set: true, 1 or yes.
-    pub(super) fn flag(&self, column: Column) -> bool {
-        ["true", "1", "yes"].contains(&self.text(column))
-    }
-
     fn parse<T>(&self, column: Column, why: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Error> {
         let Some(text) = &self.values[column.0] else { return Ok(None) };
         let quoted = || text.chars().take(QUOTED).collect::<String>();

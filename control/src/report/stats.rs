@@ -3,13 +3,17 @@
 use super::panel::{LINES_MAX, Line, Panel, Section, Unit};
 use super::source::{Column, Rows};
 use super::summary::{Span, duration};
-use super::timeline::Timeline;
+use super::timeline::{Gaps, Timeline};
 use crate::error::Error;
 use crate::text::grouped;
 use std::collections::HashMap;
+use std::path::Path;
 
 /// NICs that are told apart at most.
 const NICS_MAX: usize = 65_536;
+
+/// Rows from which the usual interval is taken.
+const INTERVALS_MAX: usize = 10_000;
 
 /// Totals whose increments are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +77,7 @@ const fn line(name: &'static str, column: &'static str, how: How) -> LineSpec {
     LineSpec { name, column, how }
 }
 
-const PANELS: [PanelSpec; 6] = [
+const PANELS: [PanelSpec; 7] = [
     PanelSpec {
         title: "Congestion windows and bytes in flight, over all NICs",
         unit: Unit::Bytes,
@@ -92,8 +96,13 @@ const PANELS: [PanelSpec; 6] = [
             line("base RTT", "calc_base_rtt_ns", How::Min),
             line("queueing delay (mean)", "calc_mean_queue_delay_ns", How::Mean),
             line("shortest", "calc_min_rtt_ns", How::Min),
-            line("longest", "calc_max_rtt_ns", How::Max),
         ],
+    },
+    PanelSpec {
+        // Far above the others: in one plot with them it would be all that is seen.
+        title: "Longest round-trip times, over all NICs",
+        unit: Unit::Nanoseconds,
+        lines: &[line("longest", "calc_max_rtt_ns", How::Max), line("mean", "calc_mean_rtt_ns", How::Mean)],
     },
     PanelSpec {
         title: "Packets sent again, by cause",
@@ -202,9 +211,24 @@ fn name_of(total: Total) -> &'static str {
     TOTALS[total as usize].1
 }
 
+/// The interval of most rows, of the first ones: the very first and the last are often of another length.
+fn usual_interval(rows: &mut Rows) -> Result<f64, Error> {
+    let interval = rows.column("interval_us");
+    let mut intervals = Vec::new();
+    while let Some(row) = rows.next()? {
+        intervals.extend(row.number(interval)?.filter(|&us| us > 0.0));
+        if intervals.len() == INTERVALS_MAX {
+            break;
+        }
+    }
+    intervals.sort_unstable_by(f64::total_cmp);
+    Ok(intervals.get(intervals.len() / 2).copied().unwrap_or(1.0))
+}
+
 impl Stats {
-    /// Reads the file.
-    pub(super) fn read(rows: &mut Rows) -> Result<Stats, Error> {
+    /// Reads the file: first its intervals, which decide how wide bins are.
+    pub(super) fn read(path: &Path, rows: &mut Rows) -> Result<Stats, Error> {
+        let interval_us = usual_interval(&mut Rows::open(path)?)?;
         let columns = Columns::of(rows)?;
         let lines = columns.lines.len();
         let wanted = PANELS.iter().flat_map(|panel| panel.lines).map(|line| line.column);
@@ -217,7 +241,7 @@ impl Stats {
             numbers: HashMap::new(),
             totals: [0; TOTALS.len()],
             has: TOTALS.map(|(_, name)| rows.has(name)),
-            timeline: Timeline::new(1.0),
+            timeline: Timeline::new(interval_us),
             sums: vec![0.0; lines],
             span: Span::default(),
             missing,
@@ -225,9 +249,6 @@ impl Stats {
         while let Some(row) = rows.next()? {
             let time = row.time(columns.time)?;
             let interval = row.number(columns.interval)?.filter(|&us| us > 0.0);
-            if stats.nics.is_empty() {
-                stats.timeline = Timeline::new(interval.unwrap_or(1.0));
-            }
             stats.span.add((time - interval.unwrap_or(0.0)).max(0.0));
             stats.span.add(time);
             let n = stats.number(row.text(columns.node), row.text(columns.nic))?;
@@ -304,6 +325,7 @@ impl Stats {
         let Known { node, name, .. } = &self.nics[n];
         let alone = self.nics.iter().filter(|other| other.name == *name).count() == 1;
         match (node.is_empty(), name.is_empty(), alone) {
+            (_, false, true) if name.to_lowercase().starts_with("nic") => name.clone(),
             (_, false, true) => format!("NIC {name}"),
             (false, true, _) => format!("node {node}"),
             (false, false, false) => format!("node {node}, NIC {name}"),
@@ -330,13 +352,13 @@ impl Stats {
         let first = at * RATE_CELLS;
         let all = first + LINES_MAX;
         let (title, lines) = if nics <= LINES_MAX {
-            let lines = (0..nics).map(|n| line(self.nic_name(n), self.timeline.pieces(first + n, false, rate)));
+            let lines = (0..nics).map(|n| line(self.nic_name(n), self.timeline.pieces(first + n, Gaps::Rows, rate)));
             (title.to_owned(), lines.collect())
         } else {
             let lines = vec![
-                line("mean of all NICs".into(), self.timeline.pieces(all, false, rate)),
-                line("highest".into(), self.timeline.pieces(all, false, |cell, _| cell.max)),
-                line("lowest".into(), self.timeline.pieces(all, false, |cell, _| cell.min)),
+                line("mean of all NICs".into(), self.timeline.pieces(all, Gaps::Rows, rate)),
+                line("highest".into(), self.timeline.pieces(all, Gaps::Rows, |cell, _| cell.max)),
+                line("lowest".into(), self.timeline.pieces(all, Gaps::Rows, |cell, _| cell.min)),
             ];
             (format!("{title}, {} NICs", grouped(nics as u64)), lines)
         };
@@ -346,11 +368,11 @@ impl Stats {
     fn panel(&self, spec: &PanelSpec, first: usize) -> Panel {
         let lines = spec.lines.iter().enumerate().map(|(at, line)| {
             let pieces = match line.how {
-                How::Count(_) => self.timeline.pieces(first + at, false, |cell, _| cell.sum),
-                How::Mean => self.timeline.pieces(first + at, false, |cell, _| cell.sum / cell.weight),
-                How::Min => self.timeline.pieces(first + at, false, |cell, _| cell.min),
-                How::Max => self.timeline.pieces(first + at, false, |cell, _| cell.max),
-                How::Sum => self.timeline.pieces(first + at, false, |cell, _| cell.last),
+                How::Count(_) => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.sum),
+                How::Mean => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.sum / cell.weight),
+                How::Min => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.min),
+                How::Max => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.max),
+                How::Sum => self.timeline.pieces(first + at, Gaps::Rows, |cell, _| cell.last),
             };
             Line { name: line.name.to_owned(), pieces }
         });
@@ -358,7 +380,8 @@ impl Stats {
         let panel = Panel::lines(spec.title, spec.unit, lines.collect(), self.nothing(&columns));
         let counts = spec.lines.iter().any(|line| matches!(line.how, How::Count(_)));
         if counts && !panel.is_empty() {
-            return panel.note(format!("Each point counts what happened in {}.", duration(self.timeline.width_us())));
+            return panel
+                .note(format!("Each point counts what happened in {}.", duration(self.timeline.width_us(), 3)));
         }
         panel
     }

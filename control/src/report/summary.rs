@@ -43,7 +43,7 @@ pub(super) fn figures(digest: &Digest) -> Vec<Figure> {
     let Digest { stats, events, flows, links, .. } = digest;
     let of_stats = |total| stats.as_ref().and_then(|stats| stats.total(total));
     let us = digest.span().length();
-    let mut figures: Vec<Figure> = vec![("Duration", duration(us))];
+    let mut figures: Vec<Figure> = vec![("Duration", duration(us, 6))];
     let nics = stats.as_ref().map(Stats::nics).filter(|&nics| nics > 0);
     let nics = nics.or_else(|| flows.as_ref().map(|flows| flows.nics.len()));
     if let Some(nics) = nics {
@@ -52,8 +52,8 @@ pub(super) fn figures(digest: &Digest) -> Vec<Figure> {
     if let Some(flows) = flows {
         figures.push(("Flows", grouped(flows.flows as u64)));
     }
-    if let Some(messages) = of_stats(Total::Completed).or_else(|| events.as_ref().map(|events| events.completed)) {
-        figures.push(("Messages", format!("{} completed", grouped(messages))));
+    if let Some(requests) = of_stats(Total::Completed).or_else(|| events.as_ref().map(|events| events.completed)) {
+        figures.push(("Work requests", format!("{} completed", grouped(requests))));
     }
     let bytes = of_stats(Total::DataBytesRx);
     let bytes = bytes.or_else(|| flows.as_ref().map(|flows| flows.bytes().round() as u64));
@@ -74,7 +74,7 @@ pub(super) fn figures(digest: &Digest) -> Vec<Figure> {
     ];
     let dropped: Vec<String> = dropped.into_iter().flatten().collect();
     if !dropped.is_empty() {
-        figures.push(("Lost (frames dropped)", dropped.join(", ")));
+        figures.push(("Frames dropped", dropped.join(", ")));
     }
     if let Some(links) = links {
         figures
@@ -117,11 +117,11 @@ fn again(digest: &Digest) -> Option<String> {
     Some(if causes.is_empty() { text } else { format!("{text}: {}", causes.join(", ")) })
 }
 
-/// A time in the unit that suits it.
-pub(super) fn duration(us: f64) -> String {
+/// A time in the unit that suits it, with at most `digits` digits after the point.
+pub(super) fn duration(us: f64, digits: usize) -> String {
     match us {
-        us if us >= 1e6 => format!("{} s", number(us / 1e6, 6)),
-        us if us >= 1e3 => format!("{} ms", number(us / 1e3, 6)),
+        us if us >= 1e6 => format!("{} s", number(us / 1e6, digits)),
+        us if us >= 1e3 => format!("{} ms", number(us / 1e3, digits)),
         us => format!("{} us", number(us, 3)),
     }
 }

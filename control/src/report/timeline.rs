@@ -51,6 +51,20 @@ impl Cell {
     }
 }
 
+/// Bins that have rows of others only because the line's own was late.
+const ROWS_LATE: usize = 2;
+
+/// What is made of times in which a line has nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// It is 0: all that happened has a row, at looks that are evenly spaced.
+    Zero,
+    /// It is interrupted; looks are evenly spaced.
+    Looks,
+    /// It is interrupted where rows have no value for it. Rows are as far apart as they are: each tells of the time since the one before.
+    Rows,
+}
+
 /// Cells of several lines, in bins of one width. The width doubles whenever there would be more than [`BINS_MAX`] bins.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
@@ -107,26 +121,29 @@ impl Timeline {
     }
 
     /// A line as points of time in us and value, in pieces between which there is nothing. `value` makes one of a cell and of the cells of
-    /// all lines of its bin; where `zero` is set, a bin in which the line has nothing counts as 0.
+    /// all lines of its bin.
     pub(super) fn pieces(
         &self,
         line: usize,
-        zero: bool,
+        gaps: Gaps,
         value: impl Fn(&Cell, &[Cell]) -> f64,
     ) -> Vec<Vec<(f64, f64)>> {
+        let zero = gaps == Gaps::Zero;
+        let step = self.shortest();
         let mut pieces: Vec<Vec<(f64, f64)>> = Vec::new();
-        let mut before: Option<i64> = None;
-        let shortest = self.shortest();
-        // Some more, for rows that are late.
-        let usual = shortest + shortest / 2 + 1;
-        for (&bin, cells) in &self.bins {
+        let mut before: Option<(usize, i64)> = None;
+        for (nth, (&bin, cells)) in self.bins.iter().enumerate() {
             let cell = cells.get(line).filter(|cell| !cell.is_empty());
             let point = cell.map(|cell| value(cell, cells)).or(zero.then_some(0.0)).filter(|value| value.is_finite());
             let Some(value) = point else { continue };
-            let gap = before.filter(|before| bin - before > usual);
+            let gap = before.filter(|(nth_before, before)| match gaps {
+                Gaps::Zero => bin - before > step,
+                Gaps::Looks => bin - before > 2 * step,
+                Gaps::Rows => nth - nth_before > ROWS_LATE + 1,
+            });
             match (pieces.last_mut(), gap) {
-                (Some(piece), Some(before)) if zero => {
-                    piece.extend([(self.end(before + shortest), 0.0), (self.end(bin - shortest), 0.0)]);
+                (Some(piece), Some((_, before))) if zero => {
+                    piece.extend([(self.end(before + step), 0.0), (self.end(bin - step), 0.0)]);
                 }
                 (Some(_), None) => {}
                 _ => pieces.push(Vec::new()),
@@ -134,7 +151,7 @@ impl Timeline {
             if let Some(piece) = pieces.last_mut() {
                 piece.push((self.end(bin), value));
             }
-            before = Some(bin);
+            before = Some((nth, bin));
         }
         if pieces.iter().flatten().all(|(_, value)| zero && *value == 0.0) && !self.has(line) {
             return Vec::new();
@@ -215,12 +232,12 @@ mod tests {
             timeline.cell(f64::from(n) * 10.0, 0).add(1.0, 1.0, f64::from(n));
         }
         assert_eq!(timeline.width_us(), 2_560.0);
-        let sums = timeline.pieces(0, false, |cell, _| cell.sum);
+        let sums = timeline.pieces(0, Gaps::Rows, |cell, _| cell.sum);
         let points: Vec<(f64, f64)> = sums.concat();
         assert!(points.len() <= BINS_MAX && points.len() > BINS_MAX / 2 - 100, "{}", points.len());
         assert_eq!(points.iter().map(|(_, sum)| sum).sum::<f64>(), 100_000.0);
         assert_eq!(points[0], (2_560.0, 256.0), "a bin ends with its last row");
-        let highest = timeline.pieces(0, false, |cell, _| cell.max).concat();
+        let highest = timeline.pieces(0, Gaps::Rows, |cell, _| cell.max).concat();
         assert_eq!(highest[0].1, 256.0);
     }
 
@@ -230,7 +247,7 @@ mod tests {
         for time in [5_000.0, 0.0, 1e12] {
             timeline.cell(time, 0).add(1.0, 1.0, time);
         }
-        let points = timeline.pieces(0, false, |cell, _| cell.sum).concat();
+        let points = timeline.pieces(0, Gaps::Rows, |cell, _| cell.sum).concat();
         assert_eq!(points.iter().map(|(_, sum)| sum).sum::<f64>(), 3.0);
     }
 
@@ -241,12 +258,19 @@ mod tests {
             timeline.cell(time, 0).add(4.0, 2.0, 2.0);
         }
         timeline.cell(20.0, 1).add(1.0, 1.0, 1.0);
-        let apart = timeline.pieces(0, false, mean);
+        let apart = timeline.pieces(0, Gaps::Looks, mean);
         assert_eq!(apart.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2]);
-        let zero = timeline.pieces(0, true, mean).concat();
+        assert_eq!(timeline.pieces(0, Gaps::Rows, mean).len(), 1, "no row says that there was nothing");
+        let zero = timeline.pieces(0, Gaps::Zero, mean).concat();
         assert_eq!(zero[2..6], [(30.0, 2.0), (40.0, 0.0), (90.0, 0.0), (100.0, 2.0)]);
-        assert_eq!(timeline.pieces(1, true, mean).concat()[..3], [(10.0, 0.0), (20.0, 1.0), (30.0, 0.0)]);
-        assert!(timeline.pieces(2, true, mean).is_empty(), "a line of nothing is none");
+        assert_eq!(timeline.pieces(1, Gaps::Zero, mean).concat()[..3], [(10.0, 0.0), (20.0, 1.0), (30.0, 0.0)]);
+        for time in [10.0, 100.0, 110.0] {
+            timeline.cell(time, 3).add(1.0, 1.0, 1.0);
+        }
+        assert_eq!(timeline.pieces(3, Gaps::Rows, mean).len(), 1, "two rows may be late");
+        timeline.cell(50.0, 0).add(1.0, 1.0, 1.0);
+        assert_eq!(timeline.pieces(3, Gaps::Rows, mean).len(), 2);
+        assert!(timeline.pieces(2, Gaps::Zero, mean).is_empty(), "a line of nothing is none");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The `[run]` table of a NIC's configuration: what `mrcnic run` starts, and whom it knows.
 
+use crate::controller::ProfileSpec;
 use crate::controller::metrics::MetricsAddress;
 use crate::file::{FileError, Source, Step};
 use crate::host::{ExchangeAddress, OFFER_QPS_MAX, Offer, WORKERS_MAX};
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tracing_subscriber::filter::LevelFilter;
 
 /// QPs of all peers together at most.
 pub const QPS_MAX: usize = 4096;
@@ -45,6 +47,9 @@ pub struct RunTable {
     /// How long to wait for what is in flight when going down.
     #[serde(default = "drain")]
     pub drain: Time,
+    /// How much is logged to standard error; what the command line says without.
+    #[serde(default)]
+    pub log: Option<LogLevel>,
     /// Where metrics are served over HTTP.
     #[serde(default)]
     pub metrics: Option<String>,
@@ -59,6 +64,9 @@ pub struct RunTable {
     pub port: Vec<PortTable>,
     /// Its addresses.
     pub address: AddressTable,
+    /// EV profiles, as `mrcnic ctl profile create --file` takes them.
+    #[serde(default)]
+    pub profile: Vec<ProfileSpec>,
     /// Memory that peers write, and that is written to them.
     #[serde(default)]
     pub region: Vec<RegionTable>,
@@ -79,6 +87,37 @@ pub struct RecordsTable {
     pub capture: Option<PathBuf>,
     /// Bytes of each packet that the capture keeps; all without.
     pub snaplen: Option<u32>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What ends something.
+    Error,
+    /// And what is amiss.
+    Warn,
+    /// And peers that come and go.
+    Info,
+    /// And more.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
 }
 
 /// A port.
@@ -136,6 +175,9 @@ pub struct PeerTable {
     /// QPs with it.
     #[serde(default = "one")]
     pub qps: usize,
+    /// The EV profile of its QPs; without one the attributes say how packets are spread.
+    #[serde(default)]
+    pub profile: Option<u64>,
     /// Whether the two exchange the numbers of their QPs when they meet; else both files have them.
     #[serde(default = "yes")]
     pub exchange: bool,
@@ -270,6 +312,12 @@ fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
         if !names.contains(peer.region.as_str()) {
             return Err(wrong(&path("region"), no_region(&peer.region, &names)));
         }
+        if let Some(id) = peer.profile
+            && table.profile.iter().all(|profile| profile.id != id)
+        {
+            let why = format!("there is no EV profile {id}: give a table [[run.profile]] with this id");
+            return Err(wrong(&path("profile"), why));
+        }
         if !(1..=OFFER_QPS_MAX).contains(&peer.qps) {
             return Err(wrong(&path("qps"), format!("a peer has 1 to {OFFER_QPS_MAX} QPs")));
         }
@@ -389,6 +437,7 @@ pass_through = true
     fn what_is_wrong_is_named_with_file_line_key_and_the_way_out() {
         for (from, to, said) in [
             ("listen =", "lisen =", "nic.toml:7: run.lisen: no such key: \"lisen\"; did you mean \"listen\"?"),
+            ("region = \"main\"", "region = \"main\"\nprofile = 7", "run.peer.1.profile: there is no EV profile 7"),
             (
                 "region = \"main\"",
                 "region = \"mian\"",
@@ -408,7 +457,7 @@ pass_through = true
                 "region = \"main\"\nexchange = false\nconnect = \"b:1\"",
                 "nic.toml:23: run.peer.1.connect: goes not with exchange = false",
             ),
-            ("[run.address]\nip = \"10.0.0.1\"", "", "address is missing"),
+            ("[run.address]\nip = \"10.0.0.1\"", "", "nic.toml:5: run: missing field `address`"),
             ("[[run.port]]\ndevice = \"net_memif0,role=server,socket=/tmp/m\"", "", "a NIC has 1 to 8 ports"),
         ] {
             let error = refusal(from, to);

@@ -1,15 +1,15 @@
 //! `mrcnic run`: a NIC as a process that stays, as a file has it. Its peers join it by themselves, operators write over its socket.
 
+mod bond;
 mod file;
 mod notify;
 mod peer;
 mod region;
 mod reload;
 mod service;
-mod session;
 mod show;
 
-pub use file::{AddressTable, PeerTable, PortTable, QPS_MAX, RecordsTable, RegionTable, RunFile, RunTable};
+pub use file::{AddressTable, LogLevel, PeerTable, PortTable, QPS_MAX, RecordsTable, RegionTable, RunFile, RunTable};
 
 use crate::config::{Finding, Loaded, RecordSettings, Setup};
 use crate::controller::Server;
@@ -104,11 +104,12 @@ fn any_seed() -> u64 {
 }
 
 /// Runs the NIC of a file until it is told to go: by SIGTERM or SIGINT, upon which it waits for what is in flight. SIGHUP has it read the
-/// file again. What it is goes to `out` once it is up.
+/// file again. What it is goes to `out` once it is up, and `log` is told how much the file wants logged.
 ///
 /// # Errors
 /// What can't be brought up; a worker that died; and a second signal, which ends it at once.
-pub fn run(file: NicFile, out: &mut dyn Write) -> Result<(), Error> {
+pub fn run(file: NicFile, out: &mut dyn Write, log: &dyn Fn(LogLevel)) -> Result<(), Error> {
+    file.run.table.log.into_iter().for_each(log);
     let notify = Notify::from_env();
     // From here on no signal is lost, or ends the process before its time.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
@@ -133,7 +134,7 @@ pub fn run(file: NicFile, out: &mut dyn Write) -> Result<(), Error> {
     out.write_all(describe(&service, &file).as_bytes())?;
     out.flush()?;
     notify.tell("READY=1");
-    let ended = wait(&service, file, &mut signals, &notify);
+    let ended = wait(&service, file, &mut signals, &notify, log);
     notify.tell("STOPPING=1");
     // Whoever is still asked for something answers now.
     service.end();
@@ -142,15 +143,23 @@ pub fn run(file: NicFile, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// Runs until a signal says otherwise.
-fn wait(service: &Arc<Service>, file: NicFile, signals: &mut Signals, notify: &Notify) -> Result<(), Error> {
+fn wait(
+    service: &Arc<Service>,
+    file: NicFile,
+    signals: &mut Signals,
+    notify: &Notify,
+    log: &dyn Fn(LogLevel),
+) -> Result<(), Error> {
     let mut running = Running::new(file);
     loop {
         for signal in signals.pending() {
+            tracing::info!(signal, "a signal");
             if signal != SIGHUP {
                 return drain(service, running.drain(), signals, notify);
             }
             notify.tell("STATUS=reading its file again");
             running.reload(service).iter().for_each(|line| say(line));
+            running.log().into_iter().for_each(log);
             notify.tell("STATUS=");
         }
         if !service.device().is_running() {

@@ -1,8 +1,8 @@
-//! A peer: who it is, and the session with it, if there is one.
+//! A peer: who it is, and the bond with it, if there is one.
 
+use super::bond::{Bond, Prepared, Ways};
 use super::file::PeerTable;
 use super::region::Room;
-use super::session::{Prepared, Session, Ways};
 use crate::host::{Exchange, ExchangeAddress, LifeState, Offer};
 use dataplane::wire::MacAddr;
 use serde_json::{Value, json};
@@ -36,10 +36,10 @@ pub(super) struct Peer {
 
 #[derive(Debug, Default)]
 struct State {
-    session: Option<Arc<Session>>,
+    bond: Option<Arc<Bond>>,
     /// The other end of the exchange is there.
     connected: bool,
-    /// Why there is no session, or none any more.
+    /// Why there is no bond, or none any more.
     trouble: Option<String>,
 }
 
@@ -51,8 +51,8 @@ pub(super) trait Owner: Sync {
     /// The first PSN of the next QP.
     fn psn(&self) -> u32;
 
-    /// Hears of each session, before its QPs send.
-    fn begun(&self, session: &Arc<Session>);
+    /// Hears of each bond, before its QPs send.
+    fn begun(&self, bond: &Arc<Bond>);
 }
 
 /// What an exchange needs.
@@ -99,11 +99,11 @@ impl Peer {
         !self.table.exchange
     }
 
-    /// The session with it, as long as it is there.
-    pub(super) fn session(&self) -> Result<Arc<Session>, String> {
+    /// The bond with it, as long as it is there.
+    pub(super) fn bond(&self) -> Result<Arc<Bond>, String> {
         let state = self.state();
-        match &state.session {
-            Some(session) if state.connected || self.is_fixed() => Ok(Arc::clone(session)),
+        match &state.bond {
+            Some(bond) if state.connected || self.is_fixed() => Ok(Arc::clone(bond)),
             _ => {
                 let why = state.trouble.as_deref().unwrap_or(match self.connects() {
                     true => "it is being connected to",
@@ -114,17 +114,17 @@ impl Peer {
         }
     }
 
-    /// Takes the session away: its QPs are closed once nobody uses them any more.
+    /// Takes the bond away: its QPs are closed once nobody uses them any more.
     fn part(&self, trouble: Option<String>) {
         let mut state = self.state();
-        let session = state.session.take();
+        let bond = state.bond.take();
         state.connected = false;
         state.trouble = trouble.or(state.trouble.take());
         // Closing waits for workers: not while others want to look.
         drop(state);
-        if let Some(session) = session {
+        if let Some(bond) = bond {
             // Whoever writes still ends now: nothing comes of it any more.
-            session.parted.store(true, Ordering::SeqCst);
+            bond.parted.store(true, Ordering::SeqCst);
         }
     }
 
@@ -145,13 +145,13 @@ impl Peer {
         }
         let missing = "exchange is false, and [run.peer.other] is not there: the peer's mrcnic run --show prints it";
         let other = self.table.other.clone().ok_or(missing)?;
-        let prepared = Prepared::new(context.ways, &self.room, self.table.qps, || 0)?;
+        let prepared = Prepared::new(context.ways, &self.room, &self.table, || 0)?;
         if let Some(expected) = self.table.own.as_ref().filter(|expected| **expected != prepared.own) {
             return Err(differs(expected, &prepared.own));
         }
-        let session = Arc::new(prepared.join(context.ways, other, &self.hops)?);
-        context.owner.begun(&session);
-        self.state().session = Some(session);
+        let bond = Arc::new(prepared.join(context.ways, other, &self.hops)?);
+        context.owner.begun(&bond);
+        self.state().bond = Some(bond);
         Ok(())
     }
 
@@ -201,8 +201,8 @@ impl Peer {
         let is_latest = || self.epoch.load(Ordering::SeqCst) == epoch && !self.is_over(context);
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let began = self.begin(context, &mut exchange, offer);
-        let session = match began {
-            Ok(session) => session,
+        let bond = match began {
+            Ok(bond) => bond,
             Err(Refused::Here(why)) => {
                 exchange.refuse(&why);
                 return Err(why);
@@ -213,13 +213,13 @@ impl Peer {
             self.part(None);
             return Ok(());
         }
-        tracing::info!(peer = self.table.name, qps = session.qps.len(), "joined");
+        tracing::info!(peer = self.table.name, qps = bond.qps.len(), "joined");
         drop(turn);
-        while is_latest() && exchange.is_open(LOOK) && !session.broken.load(Ordering::Relaxed) {}
+        while is_latest() && exchange.is_open(LOOK) && !bond.broken.load(Ordering::Relaxed) {}
         if is_latest() {
             let mut state = self.state();
             state.connected = false;
-            state.trouble = Some(match session.broken.load(Ordering::Relaxed) {
+            state.trouble = Some(match bond.broken.load(Ordering::Relaxed) {
                 true => "a QP failed: they are joined anew".into(),
                 false => "the peer has gone".into(),
             });
@@ -233,10 +233,10 @@ impl Peer {
         context: &Context<'_>,
         exchange: &mut Exchange,
         offer: Option<Offer>,
-    ) -> Result<Arc<Session>, Refused> {
+    ) -> Result<Arc<Bond>, Refused> {
         let there = |e: std::io::Error| Refused::There(e.to_string());
         let prepared =
-            Prepared::new(context.ways, &self.room, self.table.qps, || context.owner.psn()).map_err(Refused::Here)?;
+            Prepared::new(context.ways, &self.room, &self.table, || context.owner.psn()).map_err(Refused::Here)?;
         let accepted = offer.is_some();
         let other = match offer {
             Some(offer) => offer,
@@ -252,25 +252,25 @@ impl Peer {
         // The QPs of before are of no use to either end.
         self.part(None);
         let own = prepared.own.clone();
-        let session = Arc::new(prepared.join(context.ways, other, &self.hops).map_err(Refused::Here)?);
-        context.owner.begun(&session);
+        let bond = Arc::new(prepared.join(context.ways, other, &self.hops).map_err(Refused::Here)?);
+        context.owner.begun(&bond);
         if accepted {
             exchange.offer(context.name, &own).map_err(there)?;
         }
         exchange.ready().map_err(there)?;
         let mut state = self.state();
-        *state = State { session: Some(Arc::clone(&session)), connected: true, trouble: None };
+        *state = State { bond: Some(Arc::clone(&bond)), connected: true, trouble: None };
         drop(state);
-        Ok(session)
+        Ok(bond)
     }
 
     /// What an operator sees of it.
     pub(super) fn report(&self) -> Value {
         let state = self.state();
-        let (session, connected, trouble) = (state.session.clone(), state.connected, state.trouble.clone());
+        let (bond, connected, trouble) = (state.bond.clone(), state.connected, state.trouble.clone());
         drop(state);
-        let standing = match (&session, connected) {
-            (Some(session), _) if session.broken.load(Ordering::Relaxed) => "broken",
+        let standing = match (&bond, connected) {
+            (Some(bond), _) if bond.broken.load(Ordering::Relaxed) => "broken",
             (Some(_), true) => "joined",
             (Some(_), false) if self.is_fixed() => "fixed",
             (Some(_), false) => "parted",
@@ -287,12 +287,12 @@ impl Peer {
         if let Some(trouble) = trouble.filter(|_| standing != "joined") {
             report["trouble"] = json!(trouble);
         }
-        if let Some(session) = session {
-            report["qps"] = session.qps.iter().enumerate().map(|(n, qp)| qp_report(&session, n, qp)).collect();
-            report["immediates"] = json!(session.immediates.load(Ordering::Relaxed));
-            report["last_immediate"] = json!(session.last_immediate.load(Ordering::Relaxed));
-            report["own"] = serde_json::to_value(&session.own).unwrap_or_default();
-            report["other"] = serde_json::to_value(&session.other).unwrap_or_default();
+        if let Some(bond) = bond {
+            report["qps"] = bond.qps.iter().enumerate().map(|(n, qp)| qp_report(&bond, n, qp)).collect();
+            report["immediates"] = json!(bond.immediates.load(Ordering::Relaxed));
+            report["last_immediate"] = json!(bond.last_immediate.load(Ordering::Relaxed));
+            report["own"] = serde_json::to_value(&bond.own).unwrap_or_default();
+            report["other"] = serde_json::to_value(&bond.other).unwrap_or_default();
         }
         report
     }
@@ -306,7 +306,7 @@ enum Refused {
     There(String),
 }
 
-fn qp_report(session: &Session, n: usize, qp: &crate::host::QueuePair) -> Value {
+fn qp_report(bond: &Bond, n: usize, qp: &crate::host::QueuePair) -> Value {
     let state = match qp.state() {
         LifeState::Reset => "reset",
         LifeState::Init => "init",
@@ -314,7 +314,7 @@ fn qp_report(session: &Session, n: usize, qp: &crate::host::QueuePair) -> Value 
         LifeState::Rts => "rts",
         LifeState::Error => "error",
     };
-    let peer = session.other.qps.get(n).map(|qp| qp.qpn);
+    let peer = bond.other.qps.get(n).map(|qp| qp.qpn);
     let mut report = json!({ "qpn": qp.qpn().get(), "peer_qpn": peer, "state": state, "pending": qp.pending().0 });
     if let Ok(Some(stats)) = qp.stats() {
         report["sent"] = json!(stats.sent);

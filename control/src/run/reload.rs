@@ -1,7 +1,7 @@
 //! Reading the file again while the NIC runs.
 
 use super::NicFile;
-use super::file::{PeerTable, RegionTable, RunTable};
+use super::file::{LogLevel, PeerTable, RegionTable, RunTable};
 use super::region::memory;
 use super::service::Service;
 use crate::config::attributes;
@@ -40,6 +40,11 @@ impl Running {
     /// How long to wait for what is in flight.
     pub(super) const fn drain(&self) -> Duration {
         Duration::from_nanos(self.file.run.table.drain.0)
+    }
+
+    /// How much is logged, where the file says it.
+    pub(super) const fn log(&self) -> Option<LogLevel> {
+        self.file.run.table.log
     }
 
     /// Reads the file again, and does what can be done while the NIC runs; a line for each thing that was done, or left. A wrong file
@@ -85,8 +90,11 @@ impl Running {
             service.remove_region(&region.name);
             lines.push(format!("region {}: gone", region.name));
         }
+        // What fails is not in the file that holds, so that the next reading tries it again.
+        let mut failed = BTreeSet::new();
         for (table, memory) in &came {
             let done = service.add_region(table.clone(), memory);
+            failed.extend(done.is_err().then(|| ("region", table.name.clone())));
             lines.push(said(format!("region {}", table.name), "new", done));
         }
         lines.extend(peers.gone.iter().map(|peer| format!("peer {}: gone", peer.name)));
@@ -94,13 +102,21 @@ impl Running {
         for (n, peer, what) in
             all.into_iter().flat_map(|(list, what)| list.iter().map(move |&(n, peer)| (n, peer, what)))
         {
-            lines.push(said(format!("peer {}", peer.name), what, service.add_peer(&fresh.run, n)));
+            let done = service.add_peer(&fresh.run, n);
+            failed.extend(done.is_err().then(|| ("peer", peer.name.clone())));
+            lines.push(said(format!("peer {}", peer.name), what, done));
         }
         if old.drain != new.drain {
             lines.push("run.drain: changed".into());
         }
+        if old.log != new.log {
+            lines.push("run.log: changed".into());
+        }
         // What was left is what holds, so that it is named the next time, too.
         keep(&self.file, &mut fresh);
+        let failed = |what, name: &String| failed.contains(&(what, name.clone()));
+        fresh.run.table.region.retain(|region| !failed("region", &region.name));
+        fresh.run.table.peer.retain(|peer| !failed("peer", &peer.name));
         self.file = fresh;
         Ok(lines)
     }
@@ -128,6 +144,7 @@ fn fixed(old: &RunTable, new: &RunTable) -> Vec<&'static str> {
         ("run.records", old.records == new.records),
         ("run.port", old.port == new.port),
         ("run.address", old.address == new.address),
+        ("run.profile", old.profile == new.profile),
     ];
     same.into_iter().filter(|(_, same)| !same).map(|(key, _)| key).collect()
 }
@@ -141,7 +158,22 @@ fn keep(old: &NicFile, fresh: &mut NicFile) {
         was.flatten().unwrap_or(region).clone()
     });
     let region = region.collect();
-    let RunTable { drain, ref peer, .. } = fresh.run.table;
-    fresh.run.table = RunTable { drain, peer: peer.clone(), region, ..of.clone() };
+    let RunTable { drain, log, ref peer, .. } = fresh.run.table;
+    fresh.run.table = RunTable { drain, log, peer: peer.clone(), region, ..of.clone() };
     fresh.loaded = old.loaded.clone();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_came_and_changed_is_told_by_name_whatever_the_order() {
+        let name = |item: &(&'static str, u32)| item.0;
+        let (old, new) = ([("a", 1), ("b", 1), ("c", 1)], [("c", 2), ("d", 1), ("a", 1)]);
+        let changes = changes(&old, &new, name);
+        assert_eq!(changes.gone, [&("b", 1)]);
+        assert_eq!(changes.came, [(1, &("d", 1))]);
+        assert_eq!(changes.changed, [(0, &("c", 2))]);
+    }
 }

@@ -1,11 +1,11 @@
 //! The NIC that runs: its regions, its peers, and what operators ask of them.
 
+use super::bond::{Bond, Halt, Ways};
 use super::file::{PeerTable, RunFile};
 use super::peer::{Context, LOOK, Owner, Peer};
 use super::region::{Room, memory};
-use super::session::{Halt, Session, Ways};
 use crate::config::Setup;
-use crate::controller::{Host, WriteOrder};
+use crate::controller::{Host, ProfileSpec, WriteOrder};
 use crate::error::Error;
 use crate::host::{AsyncEvent, Device, ExchangeListener, Offer};
 use dataplane::memory::Buffer;
@@ -33,8 +33,8 @@ pub(super) struct Service {
     name: String,
     regions: Mutex<BTreeMap<String, Arc<Room>>>,
     peers: Mutex<BTreeMap<String, Arc<Peer>>>,
-    /// Sessions by the numbers of their QPs.
-    sessions: Mutex<HashMap<u32, Weak<Session>>>,
+    /// Bonds by the numbers of their QPs.
+    bonds: Mutex<HashMap<u32, Weak<Bond>>>,
     rng: Mutex<Xoshiro256PlusPlus>,
     draining: AtomicBool,
     over: AtomicBool,
@@ -60,10 +60,10 @@ impl Owner for Service {
         lock(&self.rng).random::<u32>() % PSN_SPACE
     }
 
-    fn begun(&self, session: &Arc<Session>) {
-        let mut sessions = lock(&self.sessions);
-        sessions.retain(|_, session| session.strong_count() > 0);
-        sessions.extend(session.qps.iter().map(|qp| (qp.qpn().get(), Arc::downgrade(session))));
+    fn begun(&self, bond: &Arc<Bond>) {
+        let mut bonds = lock(&self.bonds);
+        bonds.retain(|_, bond| bond.strong_count() > 0);
+        bonds.extend(bond.qps.iter().map(|qp| (qp.qpn().get(), Arc::downgrade(bond))));
     }
 }
 
@@ -96,7 +96,7 @@ impl Service {
             name: table.name.clone(),
             regions: Mutex::default(),
             peers: Mutex::default(),
-            sessions: Mutex::default(),
+            bonds: Mutex::default(),
             rng: Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed)),
             draining: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -105,6 +105,9 @@ impl Service {
             failed: AtomicU64::new(0),
             threads: Mutex::default(),
         });
+        for profile in &table.profile {
+            service.add_profile(profile).map_err(Error::Usage)?;
+        }
         for region in &table.region {
             let memory = memory(region).map_err(Error::Usage)?;
             service.add_region(region.clone(), &memory).map_err(Error::Failure)?;
@@ -114,6 +117,17 @@ impl Service {
 
     pub(super) const fn device(&self) -> &Device {
         &self.ways.device
+    }
+
+    /// Makes an EV profile, for QPs to be bound to.
+    fn add_profile(&self, spec: &ProfileSpec) -> Result<(), String> {
+        let operator = self.device().operator().ok_or("the control thread died")?;
+        let (id, spec) = (spec.id, spec.clone());
+        let made = operator.profiles(self.device().name(), move |profiles| {
+            profiles.create(&spec).map_err(|e| e.to_string())?;
+            profiles.online(id).map_err(|e| e.to_string())
+        });
+        made.unwrap_or_else(|| Err("the control thread died".into()))
     }
 
     /// Registers a region.
@@ -209,9 +223,9 @@ impl Service {
         }
     }
 
-    /// The session of a QP.
-    fn session(&self, qpn: Qpn) -> Option<Arc<Session>> {
-        lock(&self.sessions).get(&qpn.get()).and_then(Weak::upgrade)
+    /// The bond of a QP.
+    fn bond(&self, qpn: Qpn) -> Option<Arc<Bond>> {
+        lock(&self.bonds).get(&qpn.get()).and_then(Weak::upgrade)
     }
 
     /// Hears of immediates, and looks after QPs that failed.
@@ -222,15 +236,15 @@ impl Service {
                 if entry.completion.status != Status::Success {
                     continue;
                 }
-                let session = self.session(entry.qpn);
-                if let (Some(session), Operation::Receive { immediate }) = (session, entry.completion.operation) {
-                    session.received(immediate);
+                let bond = self.bond(entry.qpn);
+                if let (Some(bond), Operation::Receive { immediate }) = (bond, entry.completion.operation) {
+                    bond.received(immediate);
                 }
             }
             while let Some(AsyncEvent::QpError { qpn, cause }) = self.device().poll_event() {
                 tracing::warn!(qpn = qpn.get(), ?cause, "a QP failed");
-                if let Some(session) = self.session(qpn) {
-                    session.broken.store(true, Ordering::Relaxed);
+                if let Some(bond) = self.bond(qpn) {
+                    bond.broken.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -304,7 +318,7 @@ impl Service {
     /// What this NIC has for each peer whose numbers are in the file.
     pub(super) fn fixed_offers(&self) -> Vec<(String, Offer)> {
         let fixed = self.all_peers().into_iter().filter(|peer| peer.is_fixed());
-        fixed.filter_map(|peer| Some((peer.table.name.clone(), peer.session().ok()?.own.clone()))).collect()
+        fixed.filter_map(|peer| Some((peer.table.name.clone(), peer.bond().ok()?.own.clone()))).collect()
     }
 }
 
@@ -333,9 +347,9 @@ impl Host for Service {
             return Err("nothing is to be written: give --count 1 or more".into());
         }
         let peer = self.peer(&order.peer)?;
-        let session = peer.session()?;
-        session.check(order)?;
-        let written = session.write(order, || self.halt());
+        let bond = peer.bond()?;
+        bond.check(order)?;
+        let written = bond.write(order, || self.halt());
         let failed: u64 = written.failed.values().sum();
         let bytes = written.messages * u64::from(order.size);
         for (total, more) in [(&peer.messages, written.messages), (&peer.bytes, bytes), (&peer.failed, failed)] {

@@ -1,7 +1,7 @@
 //! What a NIC has for its peers, in the words of a file.
 
+use super::bond::RECEIVE_DEPTH;
 use super::file::{RunFile, RunTable};
-use super::session::RECEIVE_DEPTH;
 use crate::config::Setup;
 use crate::host::{Offer, QpOffer, RegionOffer};
 use dataplane::memory::Keys;

@@ -1,7 +1,7 @@
 //! `mrcnic top`: a live view of running NICs, in a terminal.
 //!
 //! Surveys come over the operators' socket, on a thread of their own, so that a NIC that takes its time keeps no key waiting. What is known
-//! ([`model`]) and how it is drawn ([`view`]) know nothing of each other's business, of the terminal or of the socket.
+//! (`model`) and how it is drawn (`view`) know nothing of each other's business, of the terminal or of the socket.
 
 #[cfg(test)]
 mod fixture;

@@ -122,14 +122,17 @@ impl Model {
         }
     }
 
-    /// Takes the next survey.
-    pub(super) fn take(&mut self, report: SurveyReport) {
+    /// Takes the next survey. What a NIC's silent workers did not tell is as it was.
+    pub(super) fn take(&mut self, mut report: SurveyReport) {
         let seconds = (report.time_us - self.report.time_us) / 1e6;
         let restarted = report.uptime_us < self.report.uptime_us;
-        for nic in &report.nics {
+        for nic in &mut report.nics {
+            let before = self.report.nics.iter().find(|before| before.name == nic.name).filter(|_| !restarted);
+            if let Some(before) = before.filter(|_| !nic.silent_workers.is_empty()) {
+                nic.keep_lists(before);
+            }
             let past = self.past.entry(nic.name.clone()).or_default();
-            let before = self.report.nics.iter().find(|before| before.name == nic.name);
-            past.change = before.filter(|_| !restarted).and_then(|before| between(before, nic, seconds));
+            past.change = before.and_then(|before| between(before, nic, seconds));
             match &past.change {
                 Some(change) => {
                     if past.rates.len() == HISTORY_MAX {
@@ -325,6 +328,19 @@ mod tests {
             model.take(fixture::report(t));
         }
         assert_eq!(model.past().unwrap().rates.len(), HISTORY_MAX);
+    }
+
+    #[test]
+    fn while_a_worker_is_silent_what_it_told_last_is_shown() {
+        let mut model = model();
+        let mut report = fixture::report(2);
+        let nic = &mut report.nics[0];
+        nic.silent_workers = vec![0, 1];
+        (nic.qps, nic.destinations, nic.pending, nic.qp_states) = Default::default();
+        model.take(report);
+        let (_, nic) = model.nic().unwrap();
+        assert_eq!((nic.qps.len(), nic.destinations.len(), nic.qp_states.rts), (16, 2, 15));
+        assert_eq!(model.past().unwrap().change.as_ref().unwrap().rates.tx_frames, 30_000.0, "counters go on");
     }
 
     #[test]

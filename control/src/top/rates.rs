@@ -62,7 +62,7 @@ pub(super) fn between(before: &NicReport, after: &NicReport, seconds: f64) -> Op
         let of = |nic: &NicReport| nic.counters.get(name).copied().unwrap_or(0);
         of(after).checked_sub(of(before))
     };
-    if !(seconds > 0.0) || after.counters.keys().any(|name| grew(name).is_none()) {
+    if seconds <= 0.0 || after.counters.keys().any(|name| grew(name).is_none()) {
         return None;
     }
     let rate = |name: &str| grew(name).unwrap_or(0) as f64 / seconds;

@@ -2,7 +2,7 @@
 
 use crate::controller::{Request, SurveyReport, ask};
 use crate::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-fn serve(socket: &PathBuf, demanded: &Receiver<()>, answers: &Sender<Came>) {
+fn serve(socket: &Path, demanded: &Receiver<()>, answers: &Sender<Came>) {
     while demanded.recv().is_ok() {
         if answers.send(ask_once(socket)).is_err() {
             return;

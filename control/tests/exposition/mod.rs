@@ -25,8 +25,11 @@ fn is_name(name: &str, colons: bool) -> bool {
     !name.is_empty() && name.chars().enumerate().all(fits)
 }
 
+/// Labels and their values.
+type Labels = Vec<(String, String)>;
+
 /// `name{label="value",..}` and what is after it.
-fn series(line: &str) -> Result<(String, Vec<(String, String)>, &str), String> {
+fn series(line: &str) -> Result<(String, Labels, &str), String> {
     let end = line.find(['{', ' ']).ok_or("no value")?;
     let (name, mut rest) = line.split_at(end);
     let mut labels = Vec::new();

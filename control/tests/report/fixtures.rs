@@ -17,14 +17,16 @@ calc_min_rtt_ns,calc_max_rtt_ns,calc_base_rtt_ns,calc_mean_queue_delay_ns,unknow
 3000,1,b,1000,60000,3060000,0,3000000,0,0,0,0,0,2,5,2,1,0,0,1,1,1,0,0,0,0,,,,0,,,,,,x
 ";
 
-/// Three requests with latencies of 10, 50 and 10 us, one without a beginning, one without an end, one that failed.
+/// Three requests with latencies of 10, 50 and 10 us, one without a beginning, one without an end, one that failed; and a receive.
 pub(crate) const EVENTS: &str = "\
 time_us,node_id,event,local_addr,local_qp,remote_addr,remote_qp,wr_id,operation,bytes,status
 1,0,qp_created,10.0.0.1,0x10,10.0.0.2,0x20,,,,
 100,0,wr_created,10.0.0.1,0x10,10.0.0.2,0x20,1,write,4096,
+101,1,wr_created,10.0.0.2,0x20,10.0.0.1,0x10,1,receive,,
 105,0,wr_created,10.0.0.1,0x10,10.0.0.2,0x20,2,write_imm,4096,
 110,0,wr_completed,10.0.0.1,0x10,10.0.0.2,0x20,1,write,4096,success
 155,0,wr_completed,10.0.0.1,0x10,10.0.0.2,0x20,2,write_imm,4096,success
+156,1,wr_completed,10.0.0.2,0x20,10.0.0.1,0x10,1,receive,4096,success
 160,0,wr_created,10.0.0.1,0x10,10.0.0.2,0x20,1,write,4096,
 170,0,wr_completed,10.0.0.1,0x10,10.0.0.2,0x20,1,write,4096,success
 180,0,wr_completed,10.0.0.1,0x11,10.0.0.2,0x20,1,write,4096,success
@@ -36,17 +38,17 @@ time_us,node_id,event,local_addr,local_qp,remote_addr,remote_qp,wr_id,operation,
 
 /// Four packets over three values, around the end of the PSNs; one is trimmed and sent again.
 pub(crate) const MONITOR: &str = "\
-time_us,node_id,direction,type,psn,ev,frame_bytes,payload_bytes,local_addr,local_qp,remote_addr,remote_qp,port,ecn,trimmed,nack_code,ev_state,verdict
-1.0,0,tx,write,16777214,256,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,false,false,,good,
-1.1,0,tx,write,16777215,257,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,false,false,,good,
-1.2,0,tx,write,0,258,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,false,false,,good,
-1.3,0,tx,write,1,256,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,false,false,,good,
-2.0,1,rx,write,16777214,256,4174,4096,10.0.0.2,0x20,10.0.0.1,0x10,1,false,false,,,accepted
-2.1,1,rx,write,16777215,257,78,0,10.0.0.2,0x20,10.0.0.1,0x10,1,true,true,,,trimmed
-2.2,1,rx,write,0,258,4174,4096,10.0.0.2,0x20,10.0.0.1,0x10,1,true,false,,,accepted
-2.3,1,tx,nack,16777215,257,82,0,10.0.0.2,0x20,10.0.0.1,0x10,1,false,false,trimmed,,
-3.0,0,rx,nack,16777215,257,82,0,10.0.0.1,0x10,10.0.0.2,0x20,1,false,false,trimmed,,accepted
-3.1,0,rtx,write,16777215,258,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,false,false,,good,
+time_us,node_id,direction,type,psn,ev,frame_bytes,payload_bytes,local_addr,local_qp,remote_addr,remote_qp,port,ecn,trimmed,rtx_cause,nack_code,ev_state,verdict
+1.0,0,tx,write,16777214,256,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,2,no,,,good,
+1.1,0,tx,write,16777215,257,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,2,no,,,good,
+1.2,0,tx,write,0,258,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,2,no,,,good,
+1.3,0,tx,write,1,256,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,2,no,,,good,
+2.0,1,rx,write,16777214,256,4174,4096,10.0.0.2,0x20,10.0.0.1,0x10,1,2,no,,,,accepted
+2.1,1,rx,write,16777215,257,78,0,10.0.0.2,0x20,10.0.0.1,0x10,1,3,last_hop,,,,trimmed
+2.2,1,rx,write,0,258,4174,4096,10.0.0.2,0x20,10.0.0.1,0x10,1,3,no,,,,accepted
+2.3,1,tx,nack,16777215,257,82,0,10.0.0.2,0x20,10.0.0.1,0x10,1,2,no,,trimmed,,
+3.0,0,rx,nack,16777215,257,82,0,10.0.0.1,0x10,10.0.0.2,0x20,1,2,no,,trimmed,,accepted
+3.1,0,rtx,write,16777215,258,4174,4096,10.0.0.1,0x10,10.0.0.2,0x20,1,2,no,nack,,good,
 ";
 
 /// Two flows at looks of 10 us; at 20 and 40 us the first one has no row.

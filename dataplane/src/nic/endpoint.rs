@@ -69,6 +69,8 @@ struct Frame {
 struct Asked {
     id: u16,
     remote: IpAddr,
+    /// When it was written last.
+    sent: Ns,
     content: Content,
 }
 
@@ -165,7 +167,7 @@ impl Nic {
         }
         endpoints.next = endpoints.next.wrapping_add(1);
         let id = endpoints.next;
-        endpoints.asked.push_back(Asked { id, remote, content });
+        endpoints.asked.push_back(Asked { id, remote, sent: Ns::ZERO, content });
         let Way { ev, port, segment, .. } = way;
         endpoints.frames.push_back(Frame { template, port, id, ev, segment, content });
         Some(id)
@@ -246,7 +248,7 @@ impl Nic {
         let asked = asked.and_then(|at| self.endpoints.asked.remove(at)).ok_or(DropReason::UnknownProbe)?;
         match asked.content {
             Content::Probe(probed) => {
-                let rtt = reflected_rtt(now, response.tx_timestamp);
+                let rtt = reflected_rtt(now, asked.sent, response.tx_timestamp);
                 if self.endpoints.answers.len() >= ENDPOINT_QUEUE_MAX {
                     self.endpoints.answers.pop_front();
                 }
@@ -279,6 +281,11 @@ impl Nic {
             return Wrote::PortFull;
         };
         self.endpoints.frames.pop_front();
+        // An answer's number is the peer's.
+        let is_question = !matches!(frame.content, Content::Answer { .. });
+        if let Some(asked) = self.endpoints.asked.iter_mut().find(|asked| is_question && asked.id == frame.id) {
+            asked.sent = now;
+        }
         let bth = Bth::new(opcode, ENDPOINT_QPN, frame.id.into());
         let marks = Marks { ev: frame.ev, dscp: self.params.dscp.control, ecn: 0 };
         let written = frame.template.write_headers(room, marks, &bth, &ext, 0);

@@ -51,6 +51,11 @@ impl Probes {
         self.waiting.iter().position(|probe| probe.id == id && probe.qpn == qpn)
     }
 
+    /// When probe `id` of a QP was asked for, if it waits for its answer.
+    pub(super) fn asked_at(&self, qpn: Qpn, id: u16) -> Option<Ns> {
+        self.find(qpn, id).map(|at| self.waiting[at].asked_at)
+    }
+
     /// Does probe `id` of a QP wait for its answer?
     pub(super) fn waits(&self, qpn: Qpn, id: u16) -> bool {
         self.find(qpn, id).is_some()

@@ -360,7 +360,8 @@ impl Nic {
     fn take_probe_answer(&mut self, now: Ns, slot: usize, sack: &Sack, id: u16) -> Option<u64> {
         self.stats.rx_probe_answers.add(1);
         let qp = self.qps[slot].as_deref()?;
-        let rtt = reflected_rtt(now, sack.cc.tx_timestamp);
+        let asked = self.probes.asked_at(qp.qpn, id)?;
+        let rtt = reflected_rtt(now, asked, sack.cc.tx_timestamp);
         let (remote, path) = (qp.remote_ip, qp.path);
         let ev = self.probes.answered(qp.qpn, id, rtt)?;
         let at = qp.destination;

@@ -3,7 +3,7 @@
 use super::super::model::{Model, Panel};
 use super::super::numbers::{bytes, time};
 use super::table::{Column, says, table};
-use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed, window};
+use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed, nothing, window};
 use crate::controller::{DestinationReport, NsccView};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -24,14 +24,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         |head, cell: fn(&DestinationReport) -> (String, Style)| Column::new(head, part.iter().map(cell).collect());
     let columns = [
         column("destination", |to| (to.destination.to_string(), VALUE)).left().least(15),
-        column("in use", |to| gauge(to)).left(),
+        column("in use", gauge).left(),
         column("in flight / window", |to| (room(to), VALUE)),
         column("RTT", |to| microseconds(to.rtt_us)),
         column("base", |to| microseconds(nscc(to, |nscc| nscc.base_rtt_us))),
         column("queue", |to| microseconds(nscc(to, |nscc| nscc.average_delay_us))),
-        column("rule", |to| rule(to)).left(),
-        column("EVs good/skip/bad/denied", |to| evs(to)),
-        column("peer's ports out", |to| peer_ports(to)).left(),
+        column("rule", rule).left(),
+        column("EVs good/skip/bad/denied", evs),
+        column("peer's ports out", peer_ports).left(),
         column("QPs", |to| (to.qps.to_string(), VALUE)),
     ];
     let chosen = cursor.checked_sub(shown.first).filter(|_| all.len() > 1 || model.panel == Panel::Destinations);
@@ -39,7 +39,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let inner =
         framed(frame, area, model, Panel::Destinations, "Destinations", &says(&shown.says, table.left_out), None);
     if all.is_empty() {
-        frame.render_widget(Paragraph::new("No QP is open.").style(DIM), inner);
+        frame.render_widget(nothing(nic, "No QP is open."), inner);
         return;
     }
     frame.render_widget(Paragraph::new(table.lines), inner);

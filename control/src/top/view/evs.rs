@@ -2,7 +2,7 @@
 
 use super::super::model::{Model, Panel};
 use super::super::numbers::{count, per_second};
-use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed};
+use super::{BAD, GOOD, LABEL, VALUE, WARN, framed, nothing};
 use crate::controller::EvView;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -59,7 +59,7 @@ impl Cell {
     fn style(self, level: usize) -> Style {
         let (dark, light) = (Color::Black, Color::Indexed(255));
         let (fg, bg) = match self {
-            Cell::Good => [(light, 236), (light, 22), (light, 28), (dark, 34), (dark, 46)][level],
+            Cell::Good => [(light, 236), (light, 22), (light, 28), (dark, 34), (dark, 77)][level],
             Cell::PortOut => (Color::Indexed(250), 240),
             Cell::Skip => [(light, 94), (dark, 136), (dark, 178), (dark, 220), (dark, 226)][level],
             Cell::Bad => [(light, 88), (light, 124), (light, 160), (light, 196), (light, 196)][level],
@@ -79,8 +79,8 @@ fn level(rate: f64, most: f64) -> usize {
 }
 
 /// Rows of cells: the port where one begins, and the values by their number.
-fn layout(evs: &[(&EvView, Option<f64>)], columns: usize) -> Vec<(Option<u8>, Vec<usize>)> {
-    let mut rows: Vec<(Option<u8>, Vec<usize>)> = Vec::new();
+fn layout(evs: &[(&EvView, Option<f64>)], columns: usize) -> Rows {
+    let mut rows: Rows = Vec::new();
     let mut port = None;
     for (n, (ev, _)) in evs.iter().enumerate() {
         match rows.last_mut() {
@@ -92,17 +92,31 @@ fn layout(evs: &[(&EvView, Option<f64>)], columns: usize) -> Vec<(Option<u8>, Ve
     rows
 }
 
-/// Characters of a cell, and rows, in so much room: three where that makes no more rows than one, two where they fit, else one.
-fn fit(evs: &[(&EvView, Option<f64>)], width: usize, height: usize) -> (usize, Vec<(Option<u8>, Vec<usize>)>) {
-    let rows = |cell: usize| layout(evs, (width.saturating_sub(LABELS) / cell).max(1));
-    let (narrow, wide, wider) = (rows(1), rows(2), rows(3));
-    if wider.len() == narrow.len() {
-        (3, wider)
-    } else if wide.len() <= height {
-        (2, wide)
-    } else {
-        (1, narrow)
+/// Rows of cells, as [`layout`] has them.
+type Rows = Vec<(Option<u8>, Vec<usize>)>;
+
+/// Characters of a cell, and rows, in so much room: a row for each port, of wide cells if they fit; else several of equal length; else narrow
+/// cells.
+fn fit(evs: &[(&EvView, Option<f64>)], width: usize, height: usize) -> (usize, Rows) {
+    let room = width.saturating_sub(LABELS).max(1);
+    let longest = evs.chunk_by(|a, b| a.0.port == b.0.port).map(<[_]>::len).max().unwrap_or(0).max(1);
+    let folded = |cell: usize| {
+        let folds = longest.div_ceil((room / cell).max(1));
+        (folds, layout(evs, longest.div_ceil(folds)))
+    };
+    for cell in [3, 2] {
+        let (folds, rows) = folded(cell);
+        if folds == 1 && rows.len() <= height {
+            return (cell, rows);
+        }
     }
+    for cell in [3, 2] {
+        let (_, rows) = folded(cell);
+        if rows.len() <= height {
+            return (cell, rows);
+        }
+    }
+    (1, folded(1).1)
 }
 
 /// Rows of cells in a panel of so many columns, where there is room for any number of them.
@@ -127,8 +141,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let below = evs.get(cursor).filter(|_| chosen).map(|&(ev, rate)| about(ev, rate, width));
     let inner = framed(frame, area, model, Panel::Evs, &title, &right, below);
     if evs.is_empty() {
-        let text = "Nothing is sprayed: each QP has one path of its own.";
-        frame.render_widget(Paragraph::new(text).style(DIM).wrap(ratatui::widgets::Wrap { trim: true }), inner);
+        if let Some((_, nic)) = model.nic() {
+            let none = if nic.destinations.is_empty() {
+                "No QP is open."
+            } else {
+                "Nothing is sprayed: each QP has one path of its own."
+            };
+            frame.render_widget(nothing(nic, none), inner);
+        }
         return;
     }
     let most = evs.iter().filter_map(|&(_, rate)| rate).fold(0.0, f64::max);
@@ -148,8 +168,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         lines.push(spans.into());
     }
     frame.render_widget(Paragraph::new(lines), inner);
-    let bottom = Rect { y: inner.bottom().saturating_sub(1), height: 1, ..inner };
-    frame.render_widget(Paragraph::new(legend(&evs, width)), bottom);
+    let legend = legend(&evs, width, usize::from(inner.height).saturating_sub(part.len()));
+    let lines = (legend.len() as u16).min(inner.height);
+    let bottom = Rect { y: inner.bottom().saturating_sub(lines), height: lines, ..inner };
+    frame.render_widget(Paragraph::new(legend), bottom);
 }
 
 /// Towards whom, in so many characters.
@@ -159,18 +181,35 @@ fn title(model: &Model, room: usize) -> String {
     format!("EVs to {}", super::super::numbers::shortened(&address, room.saturating_sub(7).max(5)))
 }
 
-/// Each letter, and how many have it; with its name where there is room.
-fn legend(evs: &[(&EvView, Option<f64>)], width: usize) -> Line<'static> {
+/// Each letter, and how many have it, in at most `height` lines; with its name where there is room.
+fn legend(evs: &[(&EvView, Option<f64>)], width: usize, height: usize) -> Vec<Line<'static>> {
     let of = [Cell::Good, Cell::Skip, Cell::Bad, Cell::Denied, Cell::PortOut];
-    let counts = of.map(|cell| (cell, evs.iter().filter(|(ev, _)| Cell::of(ev) == cell).count()));
-    let long: usize = counts.iter().map(|(cell, count)| 4 + cell.name().len() + count.to_string().len()).sum();
-    let mut spans = Vec::new();
-    for (cell, count) in counts {
-        spans.push(Span::styled(format!("{}", cell.letter()), cell.style(3)));
-        let text = if long <= width + 1 { format!(" {} {count} ", cell.name()) } else { format!("{count} ") };
-        spans.push(Span::styled(text, if count > 0 { VALUE } else { LABEL }));
-    }
-    spans.into()
+    let piece = |cell: Cell, long: bool| {
+        let count = evs.iter().filter(|(ev, _)| Cell::of(ev) == cell).count();
+        let text = if long { format!(" {} {count}  ", cell.name()) } else { format!("{count} ") };
+        [
+            Span::styled(cell.letter().to_string(), cell.style(3)),
+            Span::styled(text, if count > 0 { VALUE } else { LABEL }),
+        ]
+    };
+    let in_lines = |long: bool| {
+        let mut lines = vec![Line::default()];
+        for cell in of {
+            let piece = piece(cell, long);
+            let takes: usize = piece.iter().map(Span::width).sum();
+            let last = lines.last().map_or(0, Line::width);
+            // The blanks at the end of a line need no room.
+            if last > 0 && last + takes > width + 2 {
+                lines.push(Line::default());
+            }
+            if let Some(line) = lines.last_mut() {
+                line.spans.extend(piece);
+            }
+        }
+        lines
+    };
+    let long = in_lines(true);
+    if long.len() <= height { long } else { in_lines(false) }
 }
 
 /// The value under the cursor.

@@ -2,7 +2,7 @@
 
 use super::super::model::Model;
 use super::super::numbers::{clock, count, shortened};
-use super::{ACCENT, BAD, DIM, GOOD, LABEL, VALUE, WARN};
+use super::{ACCENT, BAD, GOOD, LABEL, VALUE, WARN};
 use crate::controller::{NicReport, PortReport};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -105,22 +105,28 @@ fn ports(nic: &NicReport, width: u16) -> Line<'static> {
     spans.into()
 }
 
+/// The keys that matter most, as many as there is room for; help has them all.
 pub(super) fn footer(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let key = |key: &'static str, what: String| {
-        [Span::styled(format!(" {key}"), VALUE), Span::styled(format!(" {what} "), DIM.fg(Color::Indexed(246)))]
-    };
     let sort = format!("sort: {}{}", model.sort.name(), if model.reversed { " up" } else { "" });
-    let mut keys = vec![
-        key("q", "quit".into()),
-        key("Tab", "panel".into()),
-        key("↑↓", "row".into()),
-        key("Enter", if model.zoomed { "back" } else { "zoom" }.into()),
-        key("p", if model.paused { "go on" } else { "pause" }.into()),
-        key("s", sort),
-        key("?", "help".into()),
-    ];
+    let zoom = if model.zoomed { "back" } else { "zoom" };
+    let pause = if model.paused { "go on" } else { "pause" };
+    // Each with its weight: those with the largest are left out first.
+    let mut keys = vec![("q", "quit", 0), ("Tab", "panel", 2), ("↑↓", "row", 6), ("Enter", zoom, 4), ("p", pause, 3)];
     if model.report().nics.len() > 1 {
-        keys.insert(2, key("←→", "NIC".into()));
+        keys.insert(2, ("←→", "NIC", 2));
     }
-    frame.render_widget(Paragraph::new(Line::from(keys.concat())), area);
+    keys.extend([("s", sort.as_str(), 5), ("?", "help", 1)]);
+    let takes = |keys: &[(&str, &str, u8)]| -> usize {
+        keys.iter().map(|(key, what, _)| 3 + key.chars().count() + what.chars().count()).sum()
+    };
+    while takes(&keys) > usize::from(area.width)
+        && let Some(last) = (0..keys.len()).max_by_key(|&n| keys[n].2)
+    {
+        keys.remove(last);
+    }
+    let spans = keys.into_iter().flat_map(|(key, what, _)| {
+        let said = Style::new().fg(Color::Indexed(246));
+        [Span::styled(format!(" {key}"), VALUE), Span::styled(format!(" {what} "), said)]
+    });
+    frame.render_widget(Paragraph::new(Line::from_iter(spans)), area);
 }

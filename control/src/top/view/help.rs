@@ -6,8 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-const TEXT: &str = "\
- q, Ctrl-C     quit
+const TEXT: &str = " q, Ctrl-C     quit
  Tab, BackTab  next panel, previous panel
  ← →           previous NIC, next NIC
  ↑ ↓ PgUp PgDn Home End

@@ -10,18 +10,19 @@ mod rates;
 mod table;
 
 use super::model::{Model, Panel};
+use crate::controller::NicReport;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, BorderType, Paragraph};
+use ratatui::widgets::{Block, BorderType, Paragraph, Wrap};
 
 /// The smallest screen that everything has room on.
 pub(super) const SMALLEST: (u16, u16) = (72, 22);
 /// From these many columns on there is room for more.
 const WIDE: u16 = 120;
 
-const DIM: Style = Style::new().fg(Color::DarkGray);
+const DIM: Style = Style::new().fg(Color::Indexed(244));
 const LABEL: Style = Style::new().fg(Color::Indexed(250));
 const VALUE: Style = Style::new().fg(Color::White).add_modifier(Modifier::BOLD);
 const GOOD: Color = Color::Indexed(77);
@@ -124,6 +125,12 @@ fn framed(
     let inner = block.inner(area);
     frame.render_widget(block, area);
     inner
+}
+
+/// What stands where a list would be.
+fn nothing<'a>(nic: &NicReport, what: &'a str) -> Paragraph<'a> {
+    let text = if nic.silent_workers.is_empty() { what } else { "Its workers did not answer in time." };
+    Paragraph::new(text).style(DIM).wrap(Wrap { trim: true })
 }
 
 /// The rows of a list that are shown: from where, and what the frame says of it.

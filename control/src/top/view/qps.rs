@@ -4,7 +4,7 @@ use super::super::model::{Model, Panel};
 use super::super::numbers::{bits, count, per_second};
 use super::super::rates::QpRates;
 use super::table::{Column, says, table};
-use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed, window};
+use super::{BAD, DIM, GOOD, LABEL, VALUE, WARN, framed, nothing, window};
 use crate::controller::QpReport;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -36,11 +36,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     ];
     let takes = [
         column("placed", |(_, rates)| match rates {
-            Some(rates) => (bits(rates.placed_bits), VALUE),
+            Some(rates) if rates.placed_bits > 0.0 => (bits(rates.placed_bits), VALUE),
+            Some(_) => ("0 bit/s".into(), DIM),
             None => ("–".into(), DIM),
         }),
         column("missing", |(qp, _)| (count(qp.missing), LABEL)),
-        column("again", |(qp, _)| (count(qp.duplicates), LABEL)),
+        column("dups", |(qp, _)| (count(qp.duplicates), LABEL)),
     ];
     if receives {
         columns.extend(takes.into_iter().chain(sends));
@@ -55,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let below = says(&shown.says, table.left_out);
     let inner = framed(frame, area, model, Panel::Qps, "QPs", &below, None);
     if all.is_empty() {
-        frame.render_widget(Paragraph::new("No QP is open.").style(DIM), inner);
+        frame.render_widget(nothing(nic, "No QP is open."), inner);
         return;
     }
     frame.render_widget(Paragraph::new(table.lines), inner);

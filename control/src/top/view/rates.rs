@@ -14,12 +14,16 @@ use ratatui::widgets::Paragraph;
 const LABELS: usize = 12;
 const NUMBERS: [usize; 2] = [8, 13];
 
+/// Characters of a peak, which stands behind a line that is longer than that.
+const PEAK: usize = 18;
+
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let room = usize::from(area.width).saturating_sub(2 + LABELS + NUMBERS[0] + NUMBERS[1] + 2);
+    let all = usize::from(area.width).saturating_sub(2 + LABELS + NUMBERS[0] + NUMBERS[1] + 2);
+    let room = if all > 2 * PEAK { all - PEAK } else { all.min(PEAK) };
     let history = model.past().map(|past| &past.rates);
     let known = history.map_or(0, |rates| rates.len().min(room));
     let span = known as f64 * model.interval;
-    let right = if known > 1 { format!("lines: last {span:.0} s") } else { String::new() };
+    let right = if known > 1 { format!("lines: last {span:.*} s", usize::from(span < 9.5)) } else { String::new() };
     let inner = framed(frame, area, model, Panel::Rates, "Rates", &right, None);
     let Some(now) = history.and_then(|rates| rates.back()).copied() else {
         let text = "Two surveys make a rate: wait for the second.";
@@ -27,22 +31,31 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         return;
     };
     let line = |of: fn(&Rates) -> f64| history.map(|rates| sparkline(rates.iter().map(of), room)).unwrap_or_default();
-    let row = |label: &str, first: String, second: String, of: fn(&Rates) -> f64, colour: Color| {
-        Line::from(vec![
-            Span::styled(format!("{label:<LABELS$}"), LABEL),
-            Span::styled(format!("{first:>0$}", NUMBERS[0]), VALUE),
-            Span::styled(format!("{second:>0$}  ", NUMBERS[1]), VALUE),
-            Span::styled(line(of), Style::new().fg(colour)),
-        ])
+    // Where there is room, the height of the highest block.
+    let peak = |of: fn(&Rates) -> f64, said: fn(f64) -> String| match history {
+        Some(rates) if room > PEAK => {
+            format!("  peak {}", said(rates.iter().rev().take(known).map(of).fold(0.0, f64::max)))
+        }
+        _ => String::new(),
     };
+    let row =
+        |label: &str, first: String, second: String, of: fn(&Rates) -> f64, said: fn(f64) -> String, colour: Color| {
+            Line::from(vec![
+                Span::styled(format!("{label:<LABELS$}"), LABEL),
+                Span::styled(format!("{first:>0$}", NUMBERS[0]), VALUE),
+                Span::styled(format!("{second:>0$}  ", NUMBERS[1]), VALUE),
+                Span::styled(line(of), Style::new().fg(colour)),
+                Span::styled(peak(of, said), LABEL),
+            ])
+        };
     let failed = if now.failed > 0.0 { format!("{} fail", per_second(now.failed)) } else { String::new() };
     let resent = if now.resent_share() > 0.01 { BAD } else { WARN };
     let lines = vec![
-        row("packets out", per_second(now.tx_frames), bits(now.tx_bits), |r| r.tx_frames, ACCENT),
-        row("packets in", per_second(now.rx_frames), bits(now.rx_bits), |r| r.rx_frames, ACCENT),
-        row("placed", String::new(), bits(now.placed_bits), |r| r.placed_bits, GOOD),
-        row("messages", per_second(now.messages), failed, |r| r.messages, GOOD),
-        row("resent", per_second(now.resent), percent(now.resent_share()), |r| r.resent, resent),
+        row("packets out", per_second(now.tx_frames), bits(now.tx_bits), |r| r.tx_frames, per_second, ACCENT),
+        row("packets in", per_second(now.rx_frames), bits(now.rx_bits), |r| r.rx_frames, per_second, ACCENT),
+        row("placed", String::new(), bits(now.placed_bits), |r| r.placed_bits, bits, GOOD),
+        row("messages", per_second(now.messages), failed, |r| r.messages, per_second, GOOD),
+        row("resent", per_second(now.resent), percent(now.resent_share()), |r| r.resent, per_second, resent),
         causes(&now, usize::from(inner.width)),
     ];
     frame.render_widget(Paragraph::new(lines), inner);

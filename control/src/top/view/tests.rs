@@ -75,7 +75,8 @@ fn a_large_screen_has_every_column_and_says_of_nothing_that_it_was_left_out() {
         "0x02000f",
         "placed",
         "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff",
-        "g good 52 S skip 1 B bad 1 D denied 1 o port out 17",
+        "g good 52  S skip 1  B bad 1  D denied 1",
+        "o port out 17",
     ];
     let text = shows(&model(), 160, 48, &parts);
     assert!(!text.contains("when wider") && !text.contains(" of 16") && !text.contains('…'), "{text}");
@@ -105,7 +106,7 @@ fn a_cell_of_the_heat_map_has_the_letter_and_the_colour_of_its_state_and_is_brig
     assert_eq!(letters("p3 "), format!("B{}", "g".repeat(11)));
     assert_eq!(letters("p4 "), format!("S{}", "g".repeat(11)));
     let background = |port: &str, n: usize| of_port(port)[n].bg;
-    assert_eq!(background("p1 ", 0), Color::Indexed(46), "it takes as many packets as any");
+    assert_eq!(background("p1 ", 0), Color::Indexed(77), "it takes as many packets as any");
     assert_eq!((background("p2 ", 0), background("p2 ", 1)), (Color::Indexed(55), Color::Indexed(240)));
     assert_eq!(background("p3 ", 0), Color::Indexed(88), "assumed bad, and unused");
     // Without use all good ones are dark.
@@ -168,7 +169,13 @@ fn a_nic_without_qps_and_values_has_a_screen_all_the_same() {
         nic.destinations.clear();
         nic.drops.clear();
     }
-    shows(&Model::new(report, None, 1.0), 80, 24, &["No QP is open.", "Nothing is sprayed", "No frame was dropped."]);
+    shows(&Model::new(report, None, 1.0), 80, 24, &["No QP is open.", "No frame was dropped."]);
+    let mut report = fixture::report(0);
+    report.nics[0].destinations[0].evs.clear();
+    shows(&Model::new(report.clone(), None, 1.0), 80, 24, &["Nothing is sprayed"]);
+    report.nics[0].silent_workers = vec![0];
+    report.nics[0].qps.clear();
+    shows(&Model::new(report, None, 1.0), 80, 24, &["Its workers did not answer", "silent: worker 0"]);
     let nobody = crate::controller::SurveyReport::default();
     shows(&Model::new(nobody, None, 1.0), 80, 24, &["this process has no NIC"]);
 }

@@ -110,7 +110,7 @@ impl Requester {
             RttMode::LocalDatabase => {
                 now.since(slot.sent_at).checked_sub(u64::from(ticks) * WIRE_TICK).filter(|&rtt| rtt > 0)
             }
-            RttMode::WireTimestamp => reflected_rtt(now, ticks),
+            RttMode::WireTimestamp => reflected_rtt(now, slot.sent_at, ticks),
         }
     }
 
@@ -206,10 +206,18 @@ impl Requester {
     }
 }
 
-/// Round-trip time by a timestamp of ours that came back, in ns: its clock has 16 bits of 128 ns, so half of its span is told from a
-/// time that lies ahead. Samples that are not positive count for nothing.
+/// How far back a reflected timestamp can tell, in ns: its clock has 16 bits of 128 ns, half of whose span is told from a time that lies
+/// ahead.
+const REFLECTED_MAX: u64 = (1 << 15) * WIRE_TICK;
+
+/// Round-trip time, in ns, by a timestamp of ours that came back for what was sent at `sent`. Samples that are not positive count for
+/// nothing, nor do those of what was under way for longer than the clock can tell: it may have gone round since, and a late answer would
+/// look like a quick one.
 #[must_use]
-pub fn reflected_rtt(now: Ns, ticks: u16) -> Option<u64> {
+pub fn reflected_rtt(now: Ns, sent: Ns, ticks: u16) -> Option<u64> {
+    if now.since(sent) >= REFLECTED_MAX {
+        return None;
+    }
     let ahead = ((now.0 / WIRE_TICK) as u16).wrapping_sub(ticks) as i16;
     u64::try_from(ahead).ok().filter(|&ticks| ticks > 0).map(|ticks| ticks * WIRE_TICK)
 }

@@ -1,5 +1,6 @@
 //! The QPs with one peer, from the exchange of their numbers on.
 
+use super::file::PeerTable;
 use super::region::Room;
 use crate::controller::WriteOrder;
 use crate::host::{CompletionQueue, Device, Offer, QpOffer, QueuePair, RegionOffer, ToInit, ToRts, WriteRequest};
@@ -20,7 +21,7 @@ pub(super) const RECEIVE_DEPTH: usize = 16;
 /// How often a write that waits looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What all sessions of a NIC are made with.
+/// What all bonds of a NIC are made with.
 pub(super) struct Ways {
     pub(super) device: Device,
     /// Where all receives complete.
@@ -43,7 +44,7 @@ pub(super) struct Prepared {
 
 /// QPs that are joined with a peer's.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Bond {
     pub(super) own: Offer,
     pub(super) other: Offer,
     pub(super) qps: Vec<QueuePair>,
@@ -103,7 +104,13 @@ const fn status_name(status: Status) -> &'static str {
 
 impl Prepared {
     /// Makes QPs, whose first PSNs `psn` gives.
-    pub(super) fn new(ways: &Ways, room: &Arc<Room>, qps: usize, psn: impl Fn() -> u32) -> Result<Prepared, String> {
+    pub(super) fn new(
+        ways: &Ways,
+        room: &Arc<Room>,
+        peer: &PeerTable,
+        psn: impl Fn() -> u32,
+    ) -> Result<Prepared, String> {
+        let qps = peer.qps;
         let device = &ways.device;
         let transport = &device.params().transport;
         let said = |e: crate::host::HostError| e.to_string();
@@ -120,6 +127,9 @@ impl Prepared {
                 write_imm_limit: transport.write_imm_limit.min(RECEIVE_DEPTH as u32),
             })
             .map_err(said)?;
+            if let Some(id) = peer.profile {
+                qp.bind_profile(id).map_err(said)?;
+            }
             qp.renew_receives(true);
             for wr_id in 0..RECEIVE_DEPTH as u64 {
                 qp.post_recv(wr_id).map_err(said)?;
@@ -143,7 +153,7 @@ impl Prepared {
     }
 
     /// Brings the QPs to RTS. `hops` are the Ethernet addresses to send to, where they are not the peer's own.
-    pub(super) fn join(self, ways: &Ways, other: Offer, hops: &[MacAddr]) -> Result<Session, String> {
+    pub(super) fn join(self, ways: &Ways, other: Offer, hops: &[MacAddr]) -> Result<Bond, String> {
         let Prepared { own, qps, send, room } = self;
         own.check(&other)?;
         let said = |e: crate::host::HostError| e.to_string();
@@ -160,7 +170,7 @@ impl Prepared {
             let send_psn = Psn::new(own.qps[n].psn);
             qp.rts(ToRts { send_psn, peer: other.advertised() }).map_err(said)?;
         }
-        Ok(Session {
+        Ok(Bond {
             own,
             other,
             qps,
@@ -175,7 +185,7 @@ impl Prepared {
     }
 }
 
-impl Session {
+impl Bond {
     /// Whether an order stays within both regions.
     pub(super) fn check(&self, order: &WriteOrder) -> Result<(), String> {
         if order.size > MESSAGE_MAX {
