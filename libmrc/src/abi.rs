@@ -4,72 +4,70 @@ use crate::cq::mrc_cq;
 use crate::hint::mrc_qp_hint;
 use crate::qp::mrc_qp;
 use crate::verbs::{ibv_event_type, ibv_pd, ibv_qp_cap};
-use std::ffi::{c_int, c_void};
-
-/// A version, as `MRC_API_VER` makes it.
-#[must_use]
-pub const fn version(major: u32, minor: u32, subminor: u32) -> u32 {
-    major << 24 | minor << 16 | subminor
-}
+use std::ffi::{c_char, c_int, c_void};
 
 /// The API that is implemented.
-pub const API_VERSION: u32 = version(1, 0, 1);
+pub const MRC_API_CURRENT_VERSION: u32 = 0x0100_0001;
 /// The oldest that programs may use.
-pub const API_OLDEST: u32 = version(0, 0, 0);
+pub const MRC_API_LAST_SUPPORTED_VERSION: u32 = 0;
 /// What programs say that do not care.
-pub const API_LATEST: u32 = version(0xFF, 0xFF, 0xFFFF);
+pub const MRC_API_VER_LATEST: u32 = 0xFFFF_FFFF;
 /// The vendor's API: there is none beyond the common one.
-pub const VENDOR_VERSION: u32 = version(1, 0, 0);
-/// `MRC_PROTOCOL_VERSION_1`.
-pub const PROTOCOL_VERSION_1: u32 = 1;
+pub const MRC_VENDOR_API_CURRENT_VERSION: u32 = 0x0100_0000;
+/// The API for controllers that is implemented.
+pub const MRC_CTL_API_CURRENT_VERSION: u32 = 0x0100_0001;
+/// `port_admin_state` counts.
+pub const MRC_CTL_PORT_ADMIN_STATE: c_int = 1 << 0;
+/// The version of the protocol.
+pub const MRC_PROTOCOL_VERSION_1: u32 = 1;
 /// Bytes of a vendor's own settings.
-pub const VENDOR_CFG_SIZE: usize = 128;
+pub const MRC_MAX_VENDOR_CFG_SIZE: usize = 128;
 
-/// `MRC_DEVICE_CAP_TRIM_NACK`: trimmed packets draw NACKs.
-pub const DEVICE_CAP_TRIM_NACK: u32 = 1 << 0;
-/// `MRC_DEVICE_CAP_DYNAMIC_MPR`: SACKs carry the responder's window.
-pub const DEVICE_CAP_DYNAMIC_MPR: u32 = 1 << 1;
-/// `MRC_DEVICE_CAP_SVC_TIME`: SACKs carry the responder's service time.
-pub const DEVICE_CAP_SVC_TIME: u32 = 1 << 2;
+/// Trimmed packets draw NACKs.
+pub const MRC_DEVICE_CAP_TRIM_NACK: u32 = 1 << 0;
+/// SACKs carry the responder's window.
+pub const MRC_DEVICE_CAP_DYNAMIC_MPR: u32 = 1 << 1;
+/// SACKs carry the responder's service time.
+pub const MRC_DEVICE_CAP_SVC_TIME: u32 = 1 << 2;
 
-/// `MRC_QP_HINT_NUM_QPS_PER_PEER`.
-pub const HINT_NUM_QPS_PER_PEER: c_int = 1 << 0;
-/// `MRC_QP_HINT_NUM_SEND_PEERS`.
-pub const HINT_NUM_SEND_PEERS: c_int = 1 << 1;
-/// `MRC_QP_HINT_NUM_REMOTE_RECV_PEERS`.
-pub const HINT_NUM_REMOTE_RECV_PEERS: c_int = 1 << 2;
-/// `MRC_QP_HINT_VENDOR_CFG`.
-pub const HINT_VENDOR_CFG: c_int = 1 << 31;
+/// `num_qps_per_peer` counts.
+pub const MRC_QP_HINT_NUM_QPS_PER_PEER: c_int = 1 << 0;
+/// `num_send_peers` counts.
+pub const MRC_QP_HINT_NUM_SEND_PEERS: c_int = 1 << 1;
+/// `num_remote_recv_peers` counts.
+pub const MRC_QP_HINT_NUM_REMOTE_RECV_PEERS: c_int = 1 << 2;
+/// `vendor_cfg` of a hint counts.
+pub const MRC_QP_HINT_VENDOR_CFG: c_int = 1 << 31;
 
-/// `MRC_QP_MAX_WIMM`.
-pub const QP_MAX_WIMM: c_int = 1 << 0;
-/// `MRC_QP_MAX_WIMM_DEST`.
-pub const QP_MAX_WIMM_DEST: c_int = 1 << 1;
-/// `MRC_QP_MPR`.
-pub const QP_MPR: c_int = 1 << 2;
-/// `MRC_QP_MPR_DEST`.
-pub const QP_MPR_DEST: c_int = 1 << 3;
-/// `MRC_QP_TIMEOUT`.
-pub const QP_TIMEOUT: c_int = 1 << 4;
-/// `MRC_QP_EV_PROFILE_ID`.
-pub const QP_EV_PROFILE_ID: c_int = 1 << 5;
-/// `MRC_QP_CC_PROFILE_ID`.
-pub const QP_CC_PROFILE_ID: c_int = 1 << 6;
-/// `MRC_QP_HINT`.
-pub const QP_HINT: c_int = 1 << 7;
-/// `MRC_QP_RETRY_CNT`.
-pub const QP_RETRY_CNT: c_int = 1 << 8;
-/// `MRC_QP_CAP`.
-pub const QP_CAP: c_int = 1 << 9;
-/// `MRC_QP_VENDOR_CFG`.
-pub const QP_VENDOR_CFG: c_int = 1 << 31;
+/// `wimm.max_wimm` counts.
+pub const MRC_QP_MAX_WIMM: c_int = 1 << 0;
+/// `wimm.max_wimm_dest` counts.
+pub const MRC_QP_MAX_WIMM_DEST: c_int = 1 << 1;
+/// `mpr.mpr` counts.
+pub const MRC_QP_MPR: c_int = 1 << 2;
+/// `mpr.mpr_dest` counts.
+pub const MRC_QP_MPR_DEST: c_int = 1 << 3;
+/// `timeout` counts.
+pub const MRC_QP_TIMEOUT: c_int = 1 << 4;
+/// `profile.ev_profile_id` counts.
+pub const MRC_QP_EV_PROFILE_ID: c_int = 1 << 5;
+/// `profile.cc_profile_id` counts.
+pub const MRC_QP_CC_PROFILE_ID: c_int = 1 << 6;
+/// `qp_hint` counts.
+pub const MRC_QP_HINT: c_int = 1 << 7;
+/// `retry` counts.
+pub const MRC_QP_RETRY_CNT: c_int = 1 << 8;
+/// `cap` counts.
+pub const MRC_QP_CAP: c_int = 1 << 9;
+/// `vendor_cfg` of a QP counts.
+pub const MRC_QP_VENDOR_CFG: c_int = 1 << 31;
 
-/// `MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED`.
-pub const QP_CAP_TRIM_NACK_DEST_UNSUPPORTED: u32 = 1 << 0;
-/// `MRC_QP_CAP_DYNAMIC_MPR`.
-pub const QP_CAP_DYNAMIC_MPR: u32 = 1 << 1;
-/// `MRC_QP_CAP_SVC_TIME_DEST_UNSUPPORTED`.
-pub const QP_CAP_SVC_TIME_DEST_UNSUPPORTED: u32 = 1 << 2;
+/// The peer answers trimmed packets with no NACK.
+pub const MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED: u32 = 1 << 0;
+/// Dynamic MPR, in both directions.
+pub const MRC_QP_CAP_DYNAMIC_MPR: u32 = 1 << 1;
+/// The peer reports no service time.
+pub const MRC_QP_CAP_SVC_TIME_DEST_UNSUPPORTED: u32 = 1 << 2;
 
 /// What the NIC can do with Writes with Immediate.
 #[repr(C)]
@@ -136,7 +134,7 @@ pub struct mrc_qp_hint_attr {
     /// QPs of others that send to the same peer.
     pub num_remote_recv_peers: c_int,
     /// A vendor's own.
-    pub vendor_cfg: [u8; VENDOR_CFG_SIZE],
+    pub vendor_cfg: [u8; MRC_MAX_VENDOR_CFG_SIZE],
 }
 
 impl Default for mrc_qp_hint_attr {
@@ -145,7 +143,7 @@ impl Default for mrc_qp_hint_attr {
             num_qps_per_peer: 0,
             num_send_peers: 0,
             num_remote_recv_peers: 0,
-            vendor_cfg: [0; VENDOR_CFG_SIZE],
+            vendor_cfg: [0; MRC_MAX_VENDOR_CFG_SIZE],
         }
     }
 }
@@ -239,7 +237,7 @@ pub struct mrc_qp_attr {
     /// `QP_CAP_..`.
     pub cap: u32,
     /// A vendor's own.
-    pub vendor_cfg: [u8; VENDOR_CFG_SIZE],
+    pub vendor_cfg: [u8; MRC_MAX_VENDOR_CFG_SIZE],
 }
 
 impl Default for mrc_qp_attr {
@@ -252,7 +250,7 @@ impl Default for mrc_qp_attr {
             retry: mrc_qp_retry::default(),
             qp_hint: std::ptr::null_mut(),
             cap: 0,
-            vendor_cfg: [0; VENDOR_CFG_SIZE],
+            vendor_cfg: [0; MRC_MAX_VENDOR_CFG_SIZE],
         }
     }
 }
@@ -277,4 +275,64 @@ pub struct mrc_async_event {
     pub element: mrc_async_element,
     /// What happened.
     pub event_type: ibv_event_type,
+}
+
+/// What a controller can do with entropy values.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct mrc_ctl_ev_limits {
+    /// Format profiles at most.
+    pub ev_max_fmt_profiles: u32,
+    /// Profiles at most.
+    pub ev_max_profiles: u32,
+    /// Values of all profiles at most.
+    pub ev_max_count: u32,
+    /// How many of them are free.
+    pub ev_free_count: u32,
+    /// Values of a profile at most.
+    pub ev_max_count_profile: u32,
+    /// Lists of values have a multiple of this.
+    pub ev_count_align: u32,
+    /// Bits of a value at most.
+    pub ev_max_width: u32,
+    /// Modes of formats, a bit each.
+    pub ev_fmt_mode_mask: u32,
+    /// Modes of profiles, a bit each.
+    pub ev_mode_mask: u32,
+    /// Entries of a batch at most; 0 for any number.
+    pub ev_op_max_entries: u32,
+}
+
+/// What a controller can do with congestion control.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mrc_ctl_cc_limits {
+    /// Profiles at most.
+    pub cc_max_profiles: u32,
+    /// Names of algorithms, and a NULL; they are not to be freed.
+    pub algorithms: *mut *const c_char,
+}
+
+/// What a controller can do with the NIC.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mrc_ctl_device_attr {
+    /// Versions of the API, a bit each.
+    pub mrc_ctl_protocol_version: u32,
+    /// Entropy values.
+    pub ev: mrc_ctl_ev_limits,
+    /// Congestion control.
+    pub cc: mrc_ctl_cc_limits,
+    /// Ports: bit N for port N, from 1.
+    pub phy_port_mask: u32,
+    /// What else there is, a bit each.
+    pub opt_attr: u32,
+}
+
+/// A port.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct mrc_ctl_port_attr {
+    /// 1 for up, 0 for down.
+    pub port_admin_state: u32,
 }

@@ -1,9 +1,9 @@
 //! MRC contexts, and what the library and the NIC can do.
 
 use crate::abi::{
-    API_LATEST, API_OLDEST, API_VERSION, DEVICE_CAP_DYNAMIC_MPR, DEVICE_CAP_SVC_TIME, DEVICE_CAP_TRIM_NACK,
-    PROTOCOL_VERSION_1, VENDOR_VERSION, mrc_context_attr, mrc_device_attr, mrc_hint_limits, mrc_mpr_attr,
-    mrc_wimm_attr,
+    MRC_API_CURRENT_VERSION, MRC_API_LAST_SUPPORTED_VERSION, MRC_API_VER_LATEST, MRC_DEVICE_CAP_DYNAMIC_MPR,
+    MRC_DEVICE_CAP_SVC_TIME, MRC_DEVICE_CAP_TRIM_NACK, MRC_PROTOCOL_VERSION_1, MRC_VENDOR_API_CURRENT_VERSION,
+    mrc_context_attr, mrc_device_attr, mrc_hint_limits, mrc_mpr_attr, mrc_wimm_attr,
 };
 use crate::call::{Errno, Verbs, borrow, or_null, put, zero_or_minus};
 use crate::device::{Open, Use, open, quietly};
@@ -40,13 +40,13 @@ fn attributes(open: &Open) -> mrc_device_attr {
     let bit = |has: bool, bit: u32| if has { bit } else { 0 };
     let immediates = u16::try_from(transport.write_imm_limit).unwrap_or(u16::MAX);
     mrc_device_attr {
-        mrc_protocol_version: PROTOCOL_VERSION_1,
+        mrc_protocol_version: MRC_PROTOCOL_VERSION_1,
         wimm_attr: mrc_wimm_attr { max_wimm: immediates, max_wimm_dest: immediates },
         mpr_attr: mrc_mpr_attr { max_mpr: mpr_of(transport.max_psn_range), mpr_resolution: 1 },
         qp_attr: mrc_hint_limits { max_qp_hint: HINTS_MAX as u32 },
-        cap: bit(params.trimming, DEVICE_CAP_TRIM_NACK)
-            | bit(transport.dynamic_mpr, DEVICE_CAP_DYNAMIC_MPR)
-            | bit(transport.service_time, DEVICE_CAP_SVC_TIME),
+        cap: bit(params.trimming, MRC_DEVICE_CAP_TRIM_NACK)
+            | bit(transport.dynamic_mpr, MRC_DEVICE_CAP_DYNAMIC_MPR)
+            | bit(transport.service_time, MRC_DEVICE_CAP_SVC_TIME),
     }
 }
 
@@ -112,10 +112,10 @@ pub unsafe extern "C" fn mrc_query_version(
     last_supported_vendor_version: *mut u32,
 ) {
     let answers = [
-        (current_version, API_VERSION),
-        (last_supported_version, API_OLDEST),
-        (vendor_version, VENDOR_VERSION),
-        (last_supported_vendor_version, API_OLDEST),
+        (current_version, MRC_API_CURRENT_VERSION),
+        (last_supported_version, MRC_API_LAST_SUPPORTED_VERSION),
+        (vendor_version, MRC_VENDOR_API_CURRENT_VERSION),
+        (last_supported_vendor_version, MRC_API_LAST_SUPPORTED_VERSION),
     ];
     for (to, version) in answers {
         // SAFETY: as the caller says.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn mrc_query_version(
 
 /// Whether a program may have been built with a version, of which this is the newest that there is.
 const fn is_known(used: u32, newest: u32) -> bool {
-    used <= newest || used == API_LATEST
+    used <= newest || used == MRC_API_VER_LATEST
 }
 
 /// Makes an instance of the library. NULL with errno EINVAL for no device, or versions that are newer than the library's.
@@ -143,8 +143,8 @@ pub unsafe extern "C" fn mrc_create_context(
         let open = unsafe { open(vcontext) }?;
         // SAFETY: as the caller says.
         let attr = unsafe { context_attr.as_ref() }.copied().unwrap_or_default();
-        if !is_known(attr.mrc_api_version_used, API_VERSION)
-            || !is_known(attr.mrc_vendor_api_version_used, VENDOR_VERSION)
+        if !is_known(attr.mrc_api_version_used, MRC_API_CURRENT_VERSION)
+            || !is_known(attr.mrc_vendor_api_version_used, MRC_VENDOR_API_CURRENT_VERSION)
         {
             return Err(libc::EINVAL);
         }

@@ -1,8 +1,8 @@
 //! Hints: what a program expects of its QPs. They are kept and told back; the NIC does without them.
 
 use crate::abi::{
-    HINT_NUM_QPS_PER_PEER, HINT_NUM_REMOTE_RECV_PEERS, HINT_NUM_SEND_PEERS, HINT_VENDOR_CFG, mrc_qp_hint_attr,
-    mrc_qp_hint_init_attr,
+    MRC_QP_HINT_NUM_QPS_PER_PEER, MRC_QP_HINT_NUM_REMOTE_RECV_PEERS, MRC_QP_HINT_NUM_SEND_PEERS,
+    MRC_QP_HINT_VENDOR_CFG, mrc_qp_hint_attr, mrc_qp_hint_init_attr,
 };
 use crate::call::{Address, Errno, borrow, lock, or_null, zero_or_minus};
 use crate::context::mrc_context;
@@ -30,20 +30,23 @@ fn check(attr: &mrc_qp_hint_attr) -> Result<(), Errno> {
 
 /// Copies what the mask names.
 fn copy(from: &mrc_qp_hint_attr, to: &mut mrc_qp_hint_attr, mask: c_int) -> Result<(), Errno> {
-    let known = HINT_NUM_QPS_PER_PEER | HINT_NUM_SEND_PEERS | HINT_NUM_REMOTE_RECV_PEERS | HINT_VENDOR_CFG;
+    let known = MRC_QP_HINT_NUM_QPS_PER_PEER
+        | MRC_QP_HINT_NUM_SEND_PEERS
+        | MRC_QP_HINT_NUM_REMOTE_RECV_PEERS
+        | MRC_QP_HINT_VENDOR_CFG;
     if mask & !known != 0 {
         return Err(libc::EINVAL);
     }
-    if mask & HINT_NUM_QPS_PER_PEER != 0 {
+    if mask & MRC_QP_HINT_NUM_QPS_PER_PEER != 0 {
         to.num_qps_per_peer = from.num_qps_per_peer;
     }
-    if mask & HINT_NUM_SEND_PEERS != 0 {
+    if mask & MRC_QP_HINT_NUM_SEND_PEERS != 0 {
         to.num_send_peers = from.num_send_peers;
     }
-    if mask & HINT_NUM_REMOTE_RECV_PEERS != 0 {
+    if mask & MRC_QP_HINT_NUM_REMOTE_RECV_PEERS != 0 {
         to.num_remote_recv_peers = from.num_remote_recv_peers;
     }
-    if mask & HINT_VENDOR_CFG != 0 {
+    if mask & MRC_QP_HINT_VENDOR_CFG != 0 {
         to.vendor_cfg = from.vendor_cfg;
     }
     Ok(())

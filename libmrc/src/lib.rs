@@ -12,6 +12,7 @@ mod call;
 pub mod channel;
 pub mod context;
 pub mod cq;
+pub mod ctl;
 pub mod device;
 pub mod event;
 mod fd;

@@ -6,6 +6,7 @@ use crate::verbs::{
     IBV_GID_TYPE_ROCE_V2, IBV_LINK_LAYER_ETHERNET, IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096,
     IBV_PORT_ACTIVE, IBV_PORT_DOWN, ibv_context, ibv_gid, ibv_gid_entry, ibv_mtu, ibv_port_attr,
 };
+use control::controller::PortReport;
 use dataplane::transport::MESSAGE_MAX;
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn ibv_query_port(
             return Err(libc::EINVAL);
         }
         let mtu = mtu(open.node.device.params().transport.mss);
-        let up = is_up(open, port_num);
+        let up = report(open, port_num).is_some_and(|port| port.in_use);
         let attr = ibv_port_attr {
             state: if up { IBV_PORT_ACTIVE } else { IBV_PORT_DOWN },
             phys_state: if up { PHYS_LINK_UP } else { PHYS_DISABLED },
@@ -87,12 +88,10 @@ pub unsafe extern "C" fn ibv_query_port(
     })
 }
 
-/// Whether a port, from 1, carries packets.
-fn is_up(open: &Open, port: u8) -> bool {
-    let Some(operator) = open.node.device.operator() else { return false };
-    let Ok(report) = operator.survey(None, false, false) else { return false };
-    let port = report.nics.first().and_then(|nic| nic.ports.get(usize::from(port) - 1));
-    port.is_some_and(|port| port.link && port.admin)
+/// What the control thread says of a port, from 1.
+pub(crate) fn report(open: &Open, port: u8) -> Option<PortReport> {
+    let report = open.node.device.operator()?.survey(None, false, false).ok()?;
+    report.nics.first()?.ports.iter().find(|of| of.port == port).copied()
 }
 
 /// The NIC's address as a GID: the same at each of four places, on each port. -1 with errno EINVAL for no such place.

@@ -1,6 +1,6 @@
 //! Queue pairs.
 
-use crate::abi::{PROTOCOL_VERSION_1, mrc_qp_attr, mrc_qp_init_attr};
+use crate::abi::{MRC_PROTOCOL_VERSION_1, mrc_qp_attr, mrc_qp_init_attr};
 use crate::call::{Address, Errno, borrow, code, errno, lock, or_null, put, zero_or_minus};
 use crate::context::mrc_context;
 use crate::cq::mrc_cq;
@@ -90,7 +90,7 @@ fn parts<'a>(context: &'a mrc_context, owner: *mut mrc_context, attr: &mrc_qp_in
     if send.owner.0 != owner || receive.owner.0 != owner || !of_device {
         return Err(libc::EINVAL);
     }
-    if !matches!(attr.protocol_version, 0 | PROTOCOL_VERSION_1) {
+    if !matches!(attr.protocol_version, 0 | MRC_PROTOCOL_VERSION_1) {
         return Err(libc::EINVAL);
     }
     if attr.send_ops_flags & !u64::from(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) != 0 {
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn mrc_query_qp(
             sq_sig_all: c_int::from(all_signaled),
             pd: there.pd.0,
             send_ops_flags,
-            protocol_version: PROTOCOL_VERSION_1,
+            protocol_version: MRC_PROTOCOL_VERSION_1,
         };
         // SAFETY: as the caller says.
         unsafe { put(init_attr, told) }

@@ -1,9 +1,10 @@
 //! The steps of a QP, and what goes with each.
 
 use crate::abi::{
-    QP_CAP, QP_CAP_DYNAMIC_MPR, QP_CAP_SVC_TIME_DEST_UNSUPPORTED, QP_CAP_TRIM_NACK_DEST_UNSUPPORTED, QP_CC_PROFILE_ID,
-    QP_EV_PROFILE_ID, QP_HINT, QP_MAX_WIMM, QP_MAX_WIMM_DEST, QP_MPR, QP_MPR_DEST, QP_RETRY_CNT, QP_TIMEOUT,
-    QP_VENDOR_CFG, VENDOR_CFG_SIZE, mrc_qp_attr, mrc_qp_mpr, mrc_qp_retry, mrc_qp_wimm,
+    MRC_MAX_VENDOR_CFG_SIZE, MRC_QP_CAP, MRC_QP_CAP_DYNAMIC_MPR, MRC_QP_CAP_SVC_TIME_DEST_UNSUPPORTED,
+    MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED, MRC_QP_CC_PROFILE_ID, MRC_QP_EV_PROFILE_ID, MRC_QP_HINT, MRC_QP_MAX_WIMM,
+    MRC_QP_MAX_WIMM_DEST, MRC_QP_MPR, MRC_QP_MPR_DEST, MRC_QP_RETRY_CNT, MRC_QP_TIMEOUT, MRC_QP_VENDOR_CFG,
+    mrc_qp_attr, mrc_qp_mpr, mrc_qp_retry, mrc_qp_wimm,
 };
 use crate::call::{Errno, borrow, errno, lock};
 use crate::context::{MPR_UNIT, mpr_of};
@@ -94,7 +95,7 @@ impl Known {
                 linear_cnt: transport.linear_retry_count,
                 exp_cnt: transport.exponential_retry_count,
             },
-            cap: if transport.dynamic_mpr { QP_CAP_DYNAMIC_MPR } else { 0 },
+            cap: if transport.dynamic_mpr { MRC_QP_CAP_DYNAMIC_MPR } else { 0 },
             ..mrc_qp_attr::default()
         };
         let path_mtu = mtu(transport.mss);
@@ -115,8 +116,9 @@ const fn state(state: LifeState) -> ibv_qp_state {
 
 /// The attributes of verbs, and those of MRC, that may come with a step.
 fn permitted(from: ibv_qp_state, to: ibv_qp_state) -> Result<(u32, c_int), Errno> {
-    let early = QP_HINT | QP_EV_PROFILE_ID | QP_CC_PROFILE_ID | QP_MPR_DEST | QP_MAX_WIMM_DEST | QP_CAP;
-    let late = QP_MPR | QP_MAX_WIMM | QP_TIMEOUT | QP_RETRY_CNT | QP_VENDOR_CFG | QP_HINT;
+    let early =
+        MRC_QP_HINT | MRC_QP_EV_PROFILE_ID | MRC_QP_CC_PROFILE_ID | MRC_QP_MPR_DEST | MRC_QP_MAX_WIMM_DEST | MRC_QP_CAP;
+    let late = MRC_QP_MPR | MRC_QP_MAX_WIMM | MRC_QP_TIMEOUT | MRC_QP_RETRY_CNT | MRC_QP_VENDOR_CFG | MRC_QP_HINT;
     Ok(match (from, to) {
         (IBV_QPS_RESET, IBV_QPS_INIT) | (IBV_QPS_INIT, IBV_QPS_INIT) => {
             (ALWAYS | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS, early | late)
@@ -126,7 +128,7 @@ fn permitted(from: ibv_qp_state, to: ibv_qp_state) -> Result<(u32, c_int), Errno
             (ALWAYS | path | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS, early | late)
         }
         (IBV_QPS_RTR, IBV_QPS_RTS) => (ALWAYS | IBV_QP_SQ_PSN | IBV_QP_ACCESS_FLAGS, late),
-        (IBV_QPS_RTS, IBV_QPS_RTS) => (ALWAYS, QP_HINT),
+        (IBV_QPS_RTS, IBV_QPS_RTS) => (ALWAYS, MRC_QP_HINT),
         (_, IBV_QPS_ERR) => (ALWAYS, 0),
         (_, IBV_QPS_RESET) => return Err(libc::EOPNOTSUPP),
         _ => return Err(libc::EINVAL),
@@ -150,47 +152,52 @@ fn learn_mrc(qp: &mrc_qp, known: &mut Known, asked: &Asked<'_, mrc_qp_attr>) -> 
     let window = |mpr: u8| if (1..=most).contains(&mpr) { Ok(mpr) } else { Err(libc::EINVAL) };
     let immediates =
         |n: u16| if (1..=transport.write_imm_limit).contains(&n.into()) { Ok(n) } else { Err(libc::EINVAL) };
-    if let Some(attr) = get(QP_MPR) {
+    if let Some(attr) = get(MRC_QP_MPR) {
         known.attr.mpr.mpr = window(attr.mpr.mpr)?;
     }
-    if let Some(attr) = get(QP_MPR_DEST) {
+    if let Some(attr) = get(MRC_QP_MPR_DEST) {
         known.attr.mpr.mpr_dest = window(attr.mpr.mpr_dest)?;
     }
-    if let Some(attr) = get(QP_MAX_WIMM) {
+    if let Some(attr) = get(MRC_QP_MAX_WIMM) {
         known.attr.wimm.max_wimm = immediates(attr.wimm.max_wimm)?;
     }
-    if let Some(attr) = get(QP_MAX_WIMM_DEST) {
+    if let Some(attr) = get(MRC_QP_MAX_WIMM_DEST) {
         known.attr.wimm.max_wimm_dest = immediates(attr.wimm.max_wimm_dest)?;
     }
-    if let Some(attr) = get(QP_TIMEOUT) {
+    if let Some(attr) = get(MRC_QP_TIMEOUT) {
         if attr.timeout > TIMEOUT_MAX {
             return Err(libc::EINVAL);
         }
         known.attr.timeout = attr.timeout;
         known.patient.0 = true;
     }
-    if let Some(attr) = get(QP_RETRY_CNT) {
+    if let Some(attr) = get(MRC_QP_RETRY_CNT) {
         if attr.retry.linear_cnt > LINEAR_MAX || attr.retry.exp_cnt > EXPONENTIAL_MAX {
             return Err(libc::EINVAL);
         }
         known.attr.retry = attr.retry;
         known.patient.1 = true;
     }
-    // Profile 0 is what the NIC's file says; there is no other.
-    if get(QP_EV_PROFILE_ID).is_some_and(|attr| attr.profile.ev_profile_id != 0)
-        || get(QP_CC_PROFILE_ID).is_some_and(|attr| attr.profile.cc_profile_id != 0)
-    {
+    if let Some(attr) = get(MRC_QP_EV_PROFILE_ID) {
+        // Profile 0 is what the NIC's file says; who has another one keeps that, or gets a third.
+        if attr.profile.ev_profile_id == 0 && known.attr.profile.ev_profile_id != 0 {
+            return Err(libc::EINVAL);
+        }
+        known.attr.profile.ev_profile_id = attr.profile.ev_profile_id;
+    }
+    // Congestion control is what the NIC's file says: there is no other profile.
+    if get(MRC_QP_CC_PROFILE_ID).is_some_and(|attr| attr.profile.cc_profile_id != 0) {
         return Err(libc::EINVAL);
     }
-    if let Some(attr) = get(QP_CAP) {
-        let told = QP_CAP_TRIM_NACK_DEST_UNSUPPORTED | QP_CAP_SVC_TIME_DEST_UNSUPPORTED;
-        let can = told | if transport.dynamic_mpr { QP_CAP_DYNAMIC_MPR } else { 0 };
+    if let Some(attr) = get(MRC_QP_CAP) {
+        let told = MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED | MRC_QP_CAP_SVC_TIME_DEST_UNSUPPORTED;
+        let can = told | if transport.dynamic_mpr { MRC_QP_CAP_DYNAMIC_MPR } else { 0 };
         if attr.cap & !can != 0 {
             return Err(libc::EINVAL);
         }
         known.attr.cap = attr.cap;
     }
-    if get(QP_VENDOR_CFG).is_some_and(|attr| attr.vendor_cfg != [0; VENDOR_CFG_SIZE]) {
+    if get(MRC_QP_VENDOR_CFG).is_some_and(|attr| attr.vendor_cfg != [0; MRC_MAX_VENDOR_CFG_SIZE]) {
         return Err(libc::EINVAL);
     }
     Ok(())
@@ -301,11 +308,17 @@ pub(crate) fn modify(qp: &mrc_qp, verbs: &Asked<'_, ibv_qp_attr>, mrc: &Asked<'_
     let mut known = *told;
     learn_verbs(qp, &mut known, verbs)?;
     learn_mrc(qp, &mut known, mrc)?;
-    let hint = mrc.get(QP_HINT as u32).map(|attr| attr.qp_hint);
+    let hint = mrc.get(MRC_QP_HINT as u32).map(|attr| attr.qp_hint);
     // SAFETY: the caller of the exported function says that it is NULL or a hint.
     let new = hint.and_then(|hint| unsafe { hint.as_ref() });
     if new.is_some_and(|hint| hint.owner.0 != qp.owner.0) {
         return Err(libc::EINVAL);
+    }
+    let profile = known.attr.profile.ev_profile_id;
+    if profile != told.attr.profile.ev_profile_id {
+        qp.qp.bind_profile(profile).map_err(|e| errno(&e))?;
+        // It is bound from here on, whatever becomes of the step.
+        told.attr.profile.ev_profile_id = profile;
     }
     match (from, to) {
         (_, IBV_QPS_ERR) => qp.qp.end().map_err(|e| errno(&e))?,
@@ -354,37 +367,37 @@ pub(crate) fn query(qp: &mrc_qp, verbs: Option<&mut ibv_qp_attr>, mrc: Option<&m
     let Some(to) = mrc else { return };
     let from = &known.attr;
     let has = |bit: c_int| mask & bit != 0;
-    if has(QP_MAX_WIMM) {
+    if has(MRC_QP_MAX_WIMM) {
         to.wimm.max_wimm = from.wimm.max_wimm;
     }
-    if has(QP_MAX_WIMM_DEST) {
+    if has(MRC_QP_MAX_WIMM_DEST) {
         to.wimm.max_wimm_dest = from.wimm.max_wimm_dest;
     }
-    if has(QP_MPR) {
+    if has(MRC_QP_MPR) {
         to.mpr.mpr = from.mpr.mpr;
     }
-    if has(QP_MPR_DEST) {
+    if has(MRC_QP_MPR_DEST) {
         to.mpr.mpr_dest = from.mpr.mpr_dest;
     }
-    if has(QP_TIMEOUT) {
+    if has(MRC_QP_TIMEOUT) {
         to.timeout = from.timeout;
     }
-    if has(QP_EV_PROFILE_ID) {
+    if has(MRC_QP_EV_PROFILE_ID) {
         to.profile.ev_profile_id = from.profile.ev_profile_id;
     }
-    if has(QP_CC_PROFILE_ID) {
+    if has(MRC_QP_CC_PROFILE_ID) {
         to.profile.cc_profile_id = from.profile.cc_profile_id;
     }
-    if has(QP_HINT) {
+    if has(MRC_QP_HINT) {
         to.qp_hint = from.qp_hint;
     }
-    if has(QP_RETRY_CNT) {
+    if has(MRC_QP_RETRY_CNT) {
         to.retry = from.retry;
     }
-    if has(QP_CAP) {
+    if has(MRC_QP_CAP) {
         to.cap = from.cap;
     }
-    if has(QP_VENDOR_CFG) {
+    if has(MRC_QP_VENDOR_CFG) {
         to.vendor_cfg = from.vendor_cfg;
     }
 }

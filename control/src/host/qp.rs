@@ -8,8 +8,8 @@ use super::ring::{Job, WorkerRing};
 use crate::controller::Operator;
 use dataplane::memory::Domain;
 use dataplane::nic::{
-    Completion, CompletionEntry, LifeState, Operation, Paths, Patience, QpLife, QpStats, Qpn, Status, ToInit, ToRtr, ToRts,
-    WriteRequest, owner,
+    Completion, CompletionEntry, LifeState, Operation, Paths, Patience, QpLife, QpStats, Qpn, Status, ToInit, ToRtr,
+    ToRts, WriteRequest, owner,
 };
 use dataplane::path::profile::EvPool;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
