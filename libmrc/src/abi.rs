@@ -336,3 +336,50 @@ pub struct mrc_ctl_port_attr {
     /// 1 for up, 0 for down.
     pub port_admin_state: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    /// What a compiler says of the Open Compute Project's own headers, on x86-64.
+    #[test]
+    fn layouts_are_those_of_the_published_headers() {
+        let measured = [
+            (size_of::<mrc_device_attr>(), 20),
+            (offset_of!(mrc_device_attr, wimm_attr), 4),
+            (offset_of!(mrc_device_attr, mpr_attr), 8),
+            (offset_of!(mrc_device_attr, qp_attr), 12),
+            (offset_of!(mrc_device_attr, cap), 16),
+            (size_of::<mrc_context_attr>(), 8),
+            (size_of::<mrc_qp_hint_attr>(), 140),
+            (offset_of!(mrc_qp_hint_attr, vendor_cfg), 12),
+            (size_of::<mrc_qp_hint_init_attr>(), 140),
+            (size_of::<mrc_qp_init_attr>(), 72),
+            (offset_of!(mrc_qp_init_attr, cap), 24),
+            (offset_of!(mrc_qp_init_attr, sq_sig_all), 44),
+            (offset_of!(mrc_qp_init_attr, pd), 48),
+            (offset_of!(mrc_qp_init_attr, send_ops_flags), 56),
+            (offset_of!(mrc_qp_init_attr, protocol_version), 64),
+            (size_of::<mrc_qp_attr>(), 176),
+            (offset_of!(mrc_qp_attr, wimm), 2),
+            (offset_of!(mrc_qp_attr, timeout), 6),
+            (offset_of!(mrc_qp_attr, profile), 8),
+            (offset_of!(mrc_qp_attr, retry), 24),
+            (offset_of!(mrc_qp_attr, qp_hint), 32),
+            (offset_of!(mrc_qp_attr, cap), 40),
+            (offset_of!(mrc_qp_attr, vendor_cfg), 44),
+            (size_of::<mrc_async_event>(), 16),
+            (offset_of!(mrc_async_event, event_type), 8),
+            (size_of::<mrc_ctl_device_attr>(), 72),
+            (offset_of!(mrc_ctl_device_attr, ev), 4),
+            (offset_of!(mrc_ctl_device_attr, cc), 48),
+            (offset_of!(mrc_ctl_device_attr, phy_port_mask), 64),
+            (offset_of!(mrc_ctl_device_attr, opt_attr), 68),
+            (size_of::<mrc_ctl_port_attr>(), 4),
+        ];
+        for (n, (here, there)) in measured.into_iter().enumerate() {
+            assert_eq!(here, there, "number {n} of the list");
+        }
+    }
+}
