@@ -9,8 +9,8 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table of what a NIC that runs has beside its attributes.
-const RUN: &str = "run";
+/// The tables of what a NIC that runs, or a device of a program's, has beside its attributes.
+const BESIDE: [&str; 2] = ["run", "device"];
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ impl Reader<'_> {
     /// Reads the table at `prefix`, which is empty or ends with a point.
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table {
-            if prefix.is_empty() && key.get_ref() == RUN {
-                // What `mrcnic run` starts is no attribute, and is read there.
+            if prefix.is_empty() && BESIDE.contains(&key.get_ref().as_ref()) {
+                // What `mrcnic run` starts, or a device is, is no attribute, and is read there.
                 continue;
             }
             let full = format!("{prefix}{}", key.get_ref());

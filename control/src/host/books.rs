@@ -1,9 +1,8 @@
 //! What a worker knows of the applications' QPs.
 
 use super::completion_queue::Shared as Completions;
-use super::event::AsyncEvent;
+use super::event::{AsyncEvent, Events};
 use super::qp::Shared as SharedQp;
-use crossbeam::queue::SegQueue;
 use dataplane::Ns;
 use dataplane::nic::{
     Completion, CompletionEntry, LifeState, Nic, OpenError, Operation, QpSpec, QpState, Qpn, Status, WriteRequest,
@@ -14,7 +13,7 @@ use std::sync::Arc;
 /// The QPs of a worker, by slot.
 pub(super) struct Books {
     qps: Vec<Option<Box<Account>>>,
-    events: Arc<SegQueue<AsyncEvent>>,
+    events: Arc<Events>,
     /// Receives to be renewed whose completion queue had no room for one more completion.
     owed: VecDeque<(Qpn, u64)>,
     /// QPs that were in error when it was last looked.
@@ -73,7 +72,7 @@ impl Account {
 }
 
 impl Books {
-    pub(super) const fn new(events: Arc<SegQueue<AsyncEvent>>) -> Books {
+    pub(super) const fn new(events: Arc<Events>) -> Books {
         Books { qps: Vec::new(), events, owed: VecDeque::new(), errors: 0 }
     }
 
@@ -99,6 +98,15 @@ impl Books {
         if self.account(qpn).is_some() {
             self.qps[qpn.slot()] = None;
         }
+    }
+
+    /// Puts a QP into the error state, as its owner wants: no event tells of it.
+    pub(super) fn end(&mut self, now: Ns, nic: &mut Nic, qpn: Qpn) {
+        if let Some(account) = self.account(qpn) {
+            account.told = true;
+        }
+        nic.end(now, qpn);
+        self.reap(nic);
     }
 
     /// Posts a Write.

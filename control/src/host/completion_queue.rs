@@ -1,9 +1,10 @@
 //! Completion queues. Whoever posts has a place promised first, so that no completion ever finds the queue full.
 
 use super::error::HostError;
+use super::notify::{Ear, Notify};
 use crossbeam::queue::ArrayQueue;
-use dataplane::nic::CompletionEntry;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use dataplane::nic::{CompletionEntry, Operation, Status};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -30,7 +31,17 @@ pub(super) struct Shared {
     /// Somebody waits.
     awaited: AtomicBool,
     waiting: Mutex<Vec<Thread>>,
+    ear: Ear,
+    /// Which completion the ear is to hear of.
+    armed: AtomicU8,
 }
+
+/// The ear hears of none,
+const NONE: u8 = 0;
+/// of the next that is a receive or no success,
+const NOTABLE: u8 = 1;
+/// or of the next.
+const ANY: u8 = 2;
 
 impl CompletionQueue {
     pub(super) fn new(device: u64, capacity: usize) -> Result<CompletionQueue, HostError> {
@@ -44,6 +55,8 @@ impl CompletionQueue {
                 promised: AtomicUsize::new(0),
                 awaited: AtomicBool::new(false),
                 waiting: Mutex::default(),
+                ear: Ear::default(),
+                armed: AtomicU8::new(NONE),
             }),
         })
     }
@@ -72,6 +85,18 @@ impl CompletionQueue {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shared.ring.is_empty()
+    }
+
+    /// Has `notify` hear of completions, each time that [`CompletionQueue::arm`] was called before; `false` when another one does already.
+    pub fn hear(&self, notify: Arc<dyn Notify>) -> bool {
+        self.shared.ear.take(notify)
+    }
+
+    /// Has whoever hears be told of the next completion that comes, once; with `notable` of the next one that is a receive, or no success. Those
+    /// that are there already count not: look after this.
+    pub fn arm(&self, notable: bool) {
+        // Who asked for any stays with that.
+        self.shared.armed.fetch_max(if notable { NOTABLE } else { ANY }, Ordering::SeqCst);
     }
 
     /// Sleeps until there is a completion, or until `timeout` has passed: then it is false. Another thread may take the completion first.
@@ -117,8 +142,23 @@ impl Shared {
         // As many places as the ring has were promised, so there is one.
         let pushed = self.ring.push(entry).is_ok();
         debug_assert!(pushed, "a completion without a promise");
+        if self.armed.load(Ordering::SeqCst) != NONE {
+            self.tell(&entry);
+        }
         if self.awaited.load(Ordering::SeqCst) {
             self.wake();
+        }
+    }
+
+    #[cold]
+    fn tell(&self, entry: &CompletionEntry) {
+        let completion = &entry.completion;
+        let notable = matches!(completion.operation, Operation::Receive { .. }) || completion.status != Status::Success;
+        let heard = self.armed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |armed| {
+            (armed == ANY || armed == NOTABLE && notable).then_some(NONE)
+        });
+        if heard.is_ok() {
+            self.ear.tell();
         }
     }
 
@@ -173,6 +213,38 @@ pub(super) mod tests {
         cq.shared.push(entry(1));
         assert!(thread.join().unwrap());
         assert!(cq.wait(Duration::ZERO), "it is still there");
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Notify for Count {
+        fn notify(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn who_hears_is_told_of_the_next_completion_once_for_each_time_that_the_queue_was_armed() {
+        let cq = CompletionQueue::new(1, 8).unwrap();
+        let count = Arc::new(Count::default());
+        assert!(cq.hear(count.clone()) && !cq.hear(count.clone()));
+        let come = |status, told| {
+            let mut entry = entry(1);
+            entry.completion.status = status;
+            cq.shared.promise().unwrap();
+            cq.shared.push(entry);
+            assert_eq!(count.0.load(Ordering::SeqCst), told);
+        };
+        come(Status::Success, 0);
+        cq.arm(false);
+        cq.arm(true);
+        come(Status::Success, 1);
+        come(Status::Success, 1);
+        cq.arm(true);
+        come(Status::Success, 1);
+        come(Status::Flushed, 2);
+        come(Status::Flushed, 2);
     }
 
     #[test]

@@ -4,15 +4,15 @@ use super::books::Books;
 use super::bring_up::{self, eal_options, full_frame, longest_frame, port_infos, usual_mss};
 use super::completion_queue::CompletionQueue;
 use super::error::HostError;
-use super::event::AsyncEvent;
+use super::event::{AsyncEvent, Events};
 use super::memory::ProtectionDomain;
+use super::notify::Notify;
 use super::ring::WorkerRing;
 use super::seat::Seat;
 use super::spec::DeviceSpec;
 use crate::controller::{ControlThread, ControlledNic, Controller, Operator, Server};
 use crate::error::Error;
 use crate::records::{Node, Recording};
-use crossbeam::queue::SegQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{Clock, Eal, Impairments, Port, PortConfig, PortStats, Worker, WorkerOptions, Workers};
 use dataplane::memory::{Domain, Keys};
@@ -37,9 +37,9 @@ pub(super) struct Inner {
     pub(super) keys: Mutex<Keys>,
     pub(super) numbers: Mutex<QpNumbers>,
     domains: AtomicU32,
-    events: Arc<SegQueue<AsyncEvent>>,
+    events: Arc<Events>,
     name: String,
-    params: NicParams,
+    pub(super) params: NicParams,
     infos: Vec<PortInfo>,
     stats: Vec<Arc<Stats>>,
     clock: Clock,
@@ -70,16 +70,34 @@ impl Device {
     /// # Errors
     /// [`Error::Usage`] or [`Error::Dpdk`] when the spec is wrong or names what is not there, and what else can't be brought up.
     pub fn open(spec: DeviceSpec) -> Result<Device, Error> {
+        let eal = Device::start(&spec)?;
+        Device::open_in(&eal, spec)
+    }
+
+    /// Starts DPDK, with as much memory as such a device needs. It may be done once in a process.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn start(spec: &DeviceSpec) -> Result<Eal, Error> {
+        spec.check(spec.ports.len())?;
+        let eal = Eal::init(&eal_options(&spec.ports, spec.ports.len(), &port_config(spec)))?;
+        tracing::debug!(version = Eal::version(), cores = ?eal.cores(), "DPDK is up");
+        Ok(eal)
+    }
+
+    /// As [`Device::open`], once DPDK has been started: a device that is gone may be opened again.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn open_in(eal: &Eal, spec: DeviceSpec) -> Result<Device, Error> {
         spec.check(spec.ports.len())?;
         let config = port_config(&spec);
-        let eal = Eal::init(&eal_options(&spec.ports, spec.ports.len(), &config))?;
-        tracing::debug!(version = Eal::version(), cores = ?eal.cores(), "DPDK is up");
-        let ports = spec.ports.iter().map(|port| Port::open(&eal, port, &config));
+        let ports = spec.ports.iter().map(|port| Port::open(eal, port, &config));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
         for port in &ports {
             tracing::info!(port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
         }
-        Device::over(&eal, ports, spec)
+        Device::over(eal, ports, spec)
     }
 
     /// Brings a NIC up over ports that are open, each with a queue for each worker that nobody has taken; `spec.ports` is not looked at.
@@ -116,7 +134,7 @@ impl Device {
         let stop = Arc::new(AtomicBool::new(false));
         let ring = |_| WorkerRing::new(spec.ring, Arc::clone(&stop));
         let workers: Vec<WorkerRing> = (0..spec.workers).map(ring).collect();
-        let events: Arc<SegQueue<AsyncEvent>> = Arc::default();
+        let events: Arc<Events> = Arc::default();
         let seats = links.into_iter().zip(&workers).enumerate().map(|(k, (link, ring))| {
             let hooks = spec.hooks.as_ref().map(|maker| maker.hooks(k)).unwrap_or_default();
             let mut records = records.next();
@@ -179,6 +197,11 @@ impl Device {
         self.inner.events.pop()
     }
 
+    /// Has `notify` hear of each event; `false` when another one does already.
+    pub fn hear_events(&self, notify: Arc<dyn Notify>) -> bool {
+        self.inner.events.hear(notify)
+    }
+
     /// What operators call it.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -225,6 +248,12 @@ impl Device {
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.inner.threads.is_finished() && self.inner.workers.iter().all(|worker| !worker.is_gone())
+    }
+
+    /// Whether none of its workers runs any more: no memory that was registered with it is touched then.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.inner.threads.is_finished()
     }
 
     /// What passes an operator's requests on, for a socket of one's own; `None` when the control thread has died.

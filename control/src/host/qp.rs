@@ -7,7 +7,10 @@ use super::error::HostError;
 use super::ring::{Job, WorkerRing};
 use crate::controller::Operator;
 use dataplane::memory::Domain;
-use dataplane::nic::{LifeState, Paths, QpLife, QpStats, Qpn, ToInit, ToRtr, ToRts, WriteRequest, owner};
+use dataplane::nic::{
+    Completion, CompletionEntry, LifeState, Operation, Paths, Patience, QpLife, QpStats, Qpn, Status, ToInit, ToRtr,
+    ToRts, WriteRequest, owner,
+};
 use dataplane::path::profile::EvPool;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -248,13 +251,43 @@ impl QueuePair {
     /// # Errors
     /// [`HostError::Life`], [`HostError::Gone`], or [`HostError::NotReady`] when it has failed meanwhile.
     pub fn rts(&self, with: ToRts) -> Result<(), HostError> {
+        self.rts_with(with, Patience::of(&self.device.params.transport))
+    }
+
+    /// As [`QueuePair::rts`], with a patience of its own.
+    ///
+    /// # Errors
+    /// As [`QueuePair::rts`].
+    pub fn rts_with(&self, with: ToRts, patience: Patience) -> Result<(), HostError> {
         let mut life = self.life();
         let ToRts { send_psn, peer } = life.life.rts(with)?;
         let (worker, qpn) = (self.worker.get().ok_or(HostError::Gone)?, self.qpn);
-        if !worker.call(move |_, nic, _| nic.ready_to_send(qpn, send_psn, peer))? {
+        if !worker.call(move |_, nic, _| nic.ready_to_send_with(qpn, send_psn, peer, patience))? {
             return Err(self.not_ready("the step to RTS", LifeState::Rtr));
         }
         self.shared.step(LifeState::Rtr, LifeState::Rts);
+        Ok(())
+    }
+
+    /// To ERROR, from anywhere: what has not ended completes as flushed. No event tells of it.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`].
+    pub fn end(&self) -> Result<(), HostError> {
+        let mut life = self.life();
+        life.life.error();
+        let qpn = self.qpn;
+        if let Some(worker) = self.worker.get() {
+            return worker.call(move |now, nic, books| books.end(now, nic, qpn));
+        }
+        self.shared.set_state(LifeState::Error);
+        // Nobody has seen these, so nobody else ends them.
+        for wr_id in life.early.drain(..) {
+            let operation = Operation::Receive { immediate: 0 };
+            let completion = Completion { wr_id, operation, status: Status::Flushed, len: 0 };
+            self.shared.receives.release();
+            self.receive.push(CompletionEntry { qpn, completion });
+        }
         Ok(())
     }
 

@@ -3,13 +3,12 @@
 use super::books::{Account, Books};
 use super::completion_queue::CompletionQueue;
 use super::error::HostError;
-use super::event::AsyncEvent;
+use super::event::{AsyncEvent, Events};
 use super::hook::{Hook, HookMaker};
 use super::qp::Shared;
 use super::ring::{Job, WorkerRing};
 use super::seat::Seat;
 use crate::controller::link;
-use crossbeam::queue::SegQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{App, Poll};
 use dataplane::memory::{Domain, Key};
@@ -29,7 +28,7 @@ struct Worker {
     seat: Seat,
     ring: WorkerRing,
     stop: Arc<AtomicBool>,
-    events: Arc<SegQueue<AsyncEvent>>,
+    events: Arc<Events>,
     qpn: Qpn,
     shared: Arc<Shared>,
     cq: CompletionQueue,
@@ -60,7 +59,7 @@ impl Worker {
         let mut nic = Nic::new(NicParams { transport, ..NicParams::default() }, &[port]).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let ring = WorkerRing::new(2, Arc::clone(&stop));
-        let events: Arc<SegQueue<AsyncEvent>> = Arc::default();
+        let events: Arc<Events> = Arc::default();
         let hooks = hooks.map(|maker| maker.hooks(0)).unwrap_or_default();
         let mut books = Books::new(Arc::clone(&events));
         let cq = CompletionQueue::new(1, 8).unwrap();
@@ -159,7 +158,7 @@ fn a_qp_whose_retries_are_spent_is_told_once_with_its_cause_and_what_is_posted_t
         now = worker.nic.next_wake().unwrap_or(now + 1_000);
         worker.nic.on_time(now);
     }
-    assert!(worker.events.is_empty());
+    assert_eq!(worker.events.pop(), None);
     assert_eq!(worker.turn(), Poll::Busy);
     let event = AsyncEvent::QpError { qpn: worker.qpn, cause: Some(Status::RetryExceeded) };
     assert_eq!((worker.events.pop(), worker.events.pop()), (Some(event), None));

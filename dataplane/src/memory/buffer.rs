@@ -16,11 +16,23 @@ const ALIGN: usize = 4096;
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
-    /// The file that it is a part of; without one the memory was allocated.
-    mapping: Option<Mapping>,
+    home: Home,
 }
 
-// SAFETY: the buffer owns its allocation or mapping, and all access goes through raw copies that hold no reference into it.
+/// Whose the memory of a buffer is.
+enum Home {
+    /// It was allocated for the buffer.
+    Own,
+    /// It is a part of a file.
+    Mapped {
+        /// Unmaps it when it goes.
+        _mapping: Mapping,
+    },
+    /// It is somebody else's, who has promised to leave it where it is.
+    Foreign,
+}
+
+// SAFETY: the buffer owns its allocation or mapping, or was promised that the memory stays, and all access goes through raw copies that hold no reference into it.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; that concurrent copies of the same bytes are ordered is the contract between application and NIC
 // (a range given to a posted Write, or exposed to a remote, is left alone until its completion).
@@ -51,7 +63,7 @@ impl Buffer {
         let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
         // SAFETY: the layout has a size of at least one byte.
         let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Arc::new(Buffer { ptr, len, mapping: None }))
+        Some(Arc::new(Buffer { ptr, len, home: Home::Own }))
     }
 
     /// The first `len` bytes of `file`, 1 at least, shared with whoever maps it too. The file was opened to be read and written; a shorter one
@@ -61,7 +73,17 @@ impl Buffer {
     /// What the system says: no room, no permission, or a file that can't be mapped.
     pub fn map(file: &File, len: usize) -> io::Result<Arc<Buffer>> {
         let mapping = Mapping::new(file, len)?;
-        Ok(Arc::new(Buffer { ptr: mapping.ptr(), len, mapping: Some(mapping) }))
+        Ok(Arc::new(Buffer { ptr: mapping.ptr(), len, home: Home::Mapped { _mapping: mapping } }))
+    }
+
+    /// `len` bytes at `ptr` that are somebody else's: they are not copied, and are left as they are when the buffer goes.
+    ///
+    /// # Safety
+    /// The bytes are readable, and writable if the buffer is registered with remote access or written here, until the last reference to the
+    /// buffer is gone. Nobody holds a Rust reference to any of them for longer than nothing else touches them.
+    #[must_use]
+    pub unsafe fn foreign(ptr: NonNull<u8>, len: usize) -> Arc<Buffer> {
+        Arc::new(Buffer { ptr, len, home: Home::Foreign })
     }
 
     fn layout(len: usize) -> Layout {
@@ -131,7 +153,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.mapping.is_none() {
+        if matches!(self.home, Home::Own) {
             // SAFETY: allocated in `new` with this layout.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) };
         }
@@ -183,6 +205,19 @@ mod tests {
         assert!(Buffer::map(&open(true), 0).is_err());
         assert!(Buffer::map(&open(false), 100).is_err(), "not opened to be written");
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_buffer_over_memory_of_others_is_that_memory_and_leaves_it_there() {
+        let mut bytes = vec![7_u8; 100];
+        let ptr = NonNull::new(bytes.as_mut_ptr()).unwrap();
+        // SAFETY: the vector outlives the buffer, and is not looked at while there is one.
+        let buffer = unsafe { Buffer::foreign(ptr, 100) };
+        assert_eq!((buffer.len(), buffer.address()), (100, ptr.as_ptr().addr() as u64));
+        buffer.write(98, &[1, 2]).unwrap();
+        assert!(buffer.write(99, &[1, 2]).is_err());
+        drop(buffer);
+        assert_eq!((bytes[97], bytes[98], bytes[99]), (7, 1, 2));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use super::{CcProfileRef, Endpoint, PathSpec, Placement, PortId, QpSpec, QpState, Qpn};
 use crate::memory::Domain;
-use crate::transport::{Advertised, Psn};
+use crate::time::SEC;
+use crate::transport::{Advertised, Psn, RETRY_FOREVER, TransportParams};
 
 /// What INIT needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,39 @@ pub struct ToRts {
     pub send_psn: Psn,
     /// What the peer takes.
     pub peer: Advertised,
+}
+
+/// How long a QP waits for acknowledgements, and how often it tries. Values outside their ranges count as the nearest within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// `InitialAckTimeout` in ns, 1 ns to 8 s.
+    pub ack_timeout_ns: u64,
+    /// `LinearRetryCount`, 0 to 7.
+    pub linear: u8,
+    /// `ExponentialRetryCount`, 0 to 25; 25 never gives up.
+    pub exponential: u8,
+}
+
+impl Patience {
+    /// That of a NIC.
+    #[must_use]
+    pub const fn of(params: &TransportParams) -> Patience {
+        Patience {
+            ack_timeout_ns: params.initial_ack_timeout_ns,
+            linear: params.linear_retry_count,
+            exponential: params.exponential_retry_count,
+        }
+    }
+
+    /// The NIC's parameters with this patience.
+    pub(super) fn apply(self, params: TransportParams) -> TransportParams {
+        TransportParams {
+            initial_ack_timeout_ns: self.ack_timeout_ns.clamp(1, 8 * SEC),
+            linear_retry_count: self.linear.min(7),
+            exponential_retry_count: self.exponential.min(RETRY_FOREVER),
+            ..params
+        }
+    }
 }
 
 /// The states of a QP, as verbs name them.

@@ -44,7 +44,7 @@ pub use events::{EVENTS_MAX, EvEvent};
 pub use frame::{PortId, TxBurst};
 pub use group::{GroupReport, GroupState};
 pub use host::{HostBufferParams, WhenFull};
-pub use life::{LifeError, LifeState, QpLife, ToInit, ToRtr, ToRts, checked_psn};
+pub use life::{LifeError, LifeState, Patience, QpLife, ToInit, ToRtr, ToRts, checked_psn};
 pub use limits::{Credits, FetchParams, NoCredits, PacingParams, RATE_MAX, SendLimits, TRANSFER_HEADER};
 pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST, TX_BURST_BYTES};
 pub use port_status::{PORT_EVENTS_MAX, PortEvent};
@@ -479,6 +479,15 @@ impl Nic {
             }
             None => self.wheel.disarm(timer),
         }
+    }
+
+    /// Puts a QP into the error state because its host wants that: what is outstanding completes as flushed. `false` when there is none.
+    pub fn end(&mut self, now: Ns, qpn: Qpn) -> bool {
+        let known = self.qp(qpn).is_some();
+        if known {
+            self.fail(now, qpn.slot(), None);
+        }
+        known
     }
 
     /// Puts a QP into the error state: its requests end with `fault`, or as flushed without one.

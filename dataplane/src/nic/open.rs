@@ -5,8 +5,8 @@ use super::qp::LastArrival;
 use super::qp::{Paths, QpPath};
 use super::tap::Witness;
 use super::{
-    Advertised, Alias, Happening, Nic, OpenError, Outcome, Placement, Qp, QpSpec, QpState, QpStats, Qpn, TIMERS_PER_QP,
-    place,
+    Advertised, Alias, Happening, Nic, OpenError, Outcome, Patience, Placement, Qp, QpSpec, QpState, QpStats, Qpn,
+    TIMERS_PER_QP, place,
 };
 use crate::Ns;
 use crate::transport::{Observer as _, Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
@@ -196,7 +196,12 @@ impl Nic {
     /// Takes a QP from RTR to RTS: its first packet will have `psn`, and the peer takes what `peer` says. `false` when there is no
     /// such QP in RTR.
     pub fn ready_to_send(&mut self, qpn: Qpn, psn: Psn, peer: Advertised) -> bool {
-        let params = self.params.transport;
+        self.ready_to_send_with(qpn, psn, peer, Patience::of(&self.params.transport))
+    }
+
+    /// As [`Nic::ready_to_send`], with a patience of the QP's own.
+    pub fn ready_to_send_with(&mut self, qpn: Qpn, psn: Psn, peer: Advertised, patience: Patience) -> bool {
+        let params = patience.apply(self.params.transport);
         let Some(qp) = self.qp_mut(qpn).filter(|qp| qp.state == QpState::Rtr) else { return false };
         qp.requester =
             requester(&TransportParams { write_imm_limit: qp.write_imm_limit, ..params }, psn, peer, qp.send_depth);

@@ -1,0 +1,179 @@
+//! The NIC behind the verbs: one for the process, while anybody has it open.
+
+use crate::call::{Address, Errno, lock};
+use crate::fd::FdQueue;
+use crate::qp::mrc_qp;
+use crate::verbs::{IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, ibv_event_type};
+use control::host::{AsyncEvent, Device, DeviceFile, Notify};
+use dataplane::dpdk::Eal;
+use dataplane::wire::MacAddr;
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The environment variable that names the device's file.
+pub(crate) const CONFIG: &str = "MRCNIC_CONFIG";
+/// The thread that passes events on looks this often even if nobody wakes it.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// An event of a QP's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpEvent {
+    /// The MRC context that the QP is of, by its number.
+    pub(crate) context: u64,
+    pub(crate) qp: Address<mrc_qp>,
+    pub(crate) kind: ibv_event_type,
+}
+
+/// Who hears of a QP.
+#[derive(Clone, Debug)]
+pub(crate) struct Hearer {
+    pub(crate) context: u64,
+    pub(crate) qp: Address<mrc_qp>,
+    pub(crate) events: Arc<FdQueue<QpEvent>>,
+}
+
+/// QPs by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(Mutex<HashMap<u32, Hearer>>);
+
+impl Registry {
+    pub(crate) fn add(&self, qpn: u32, hearer: Hearer) {
+        lock(&self.0).insert(qpn, hearer);
+    }
+
+    /// Takes a QP out: no event of its is put anywhere once this returns.
+    pub(crate) fn remove(&self, qpn: u32) {
+        lock(&self.0).remove(&qpn);
+    }
+
+    fn pass(&self, event: AsyncEvent) {
+        let AsyncEvent::QpError { qpn, cause } = event else { return };
+        let kind = if cause.is_some() { IBV_EVENT_QP_FATAL } else { IBV_EVENT_QP_ACCESS_ERR };
+        let hearers = lock(&self.0);
+        if let Some(Hearer { context, qp, events }) = hearers.get(&qpn.get()) {
+            events.put(QpEvent { context: *context, qp: *qp, kind });
+        }
+    }
+}
+
+/// Wakes the thread that passes events on.
+struct Wake(Thread);
+
+impl Notify for Wake {
+    fn notify(&self) {
+        self.0.unpark();
+    }
+}
+
+/// The NIC, running.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) device: Device,
+    pub(crate) file: Arc<DeviceFile>,
+    pub(crate) registry: Arc<Registry>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says why, on standard error: an error number alone helps nobody with a file.
+pub(crate) fn say(why: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "libmrc: {why}");
+}
+
+/// What the environment says that the device is.
+pub(crate) fn configured() -> Result<DeviceFile, Errno> {
+    let file = match std::env::var_os(CONFIG) {
+        Some(path) => DeviceFile::load(Path::new(&path)),
+        None => DeviceFile::loopback(),
+    };
+    file.map_err(|e| {
+        say(&e);
+        libc::EINVAL
+    })
+}
+
+/// A seed that no other start has.
+fn any_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    now ^ u64::from(std::process::id()) << 40
+}
+
+impl Node {
+    /// The NIC that runs already, or one that is brought up now.
+    pub(crate) fn open(file: &Arc<DeviceFile>) -> Result<Arc<Node>, Errno> {
+        static DPDK: OnceLock<Eal> = OnceLock::new();
+        static NODE: Mutex<Weak<Node>> = Mutex::new(Weak::new());
+        let mut node = lock(&NODE);
+        if let Some(node) = node.upgrade() {
+            return Ok(node);
+        }
+        let failed = |e: control::error::Error| {
+            say(&e);
+            libc::ENODEV
+        };
+        let mut spec = file.spec.clone();
+        if !file.seeded {
+            spec.params.seed = any_seed();
+        }
+        let eal = match DPDK.get() {
+            Some(eal) => eal,
+            None => {
+                let eal = Device::start(&spec).map_err(failed)?;
+                DPDK.get_or_init(|| eal)
+            }
+        };
+        let device = Device::open_in(eal, spec).map_err(failed)?;
+        let registry: Arc<Registry> = Arc::default();
+        let over: Arc<AtomicBool> = Arc::default();
+        let (heard, passes, ends) = (device.clone(), Arc::clone(&registry), Arc::clone(&over));
+        let pass_on = move || {
+            while !ends.load(Ordering::Relaxed) {
+                while let Some(event) = heard.poll_event() {
+                    passes.pass(event);
+                }
+                std::thread::park_timeout(LOOK);
+            }
+        };
+        let thread = std::thread::Builder::new().name("mrcnic-events".into()).spawn(pass_on);
+        let thread = thread.map_err(|_| libc::EAGAIN)?;
+        device.hear_events(Arc::new(Wake(thread.thread().clone())));
+        let up = Arc::new(Node { device, file: Arc::clone(file), registry, over, thread: Some(thread) });
+        *node = Arc::downgrade(&up);
+        Ok(up)
+    }
+
+    /// The Ethernet address of its first port.
+    pub(crate) fn mac(&self) -> MacAddr {
+        self.file.mac.or_else(|| self.device.ports().first().map(|port| port.mac)).unwrap_or(MacAddr([0; 6]))
+    }
+
+    /// The Ethernet addresses, one for each port, by which an address is reached.
+    pub(crate) fn reach(&self, ip: IpAddr) -> Result<Vec<MacAddr>, Errno> {
+        if let Some(macs) = self.file.neighbours.get(&ip) {
+            return Ok(macs.clone());
+        }
+        if ip != self.file.ip {
+            return Err(libc::EHOSTUNREACH);
+        }
+        Ok(match self.file.mac {
+            Some(mac) => vec![mac],
+            None => self.device.ports().iter().map(|port| port.mac).collect(),
+        })
+    }
+}

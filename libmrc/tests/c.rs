@@ -1,0 +1,121 @@
+//! Programs in C against the library, linked as an application is: `lib_mrc.so` before libibverbs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// The library as cargo has built it for these tests.
+fn library() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let deps = exe.parent().unwrap();
+    let places = [deps.join("libmrc.so"), deps.parent().unwrap().join("libmrc.so")];
+    places.into_iter().find(|path| path.exists()).expect("cargo builds the library before its tests")
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// A directory with `lib_mrc.so`, and the program built against it.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<TempDir> = OnceLock::new();
+    let dir = BUILT.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(library(), dir.path().join("lib_mrc.so")).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let output = run(Command::new("cc")
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
+            .arg(root.join("include"))
+            .arg("-o")
+            .arg(dir.path().join("program"))
+            .arg(root.join("tests/c/program.c"))
+            .arg(dir.path().join("lib_mrc.so"))
+            .arg(format!("-Wl,-rpath,{}", dir.path().display()))
+            .arg("-libverbs"));
+        assert!(output.status.success(), "{}", said(&output));
+        dir
+    });
+    dir.path()
+}
+
+/// Runs a part of the program, over the device that there is without a file.
+fn part(name: &str) {
+    let output = run(Command::new(built().join("program")).arg(name).env_remove("MRCNIC_CONFIG"));
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{name}: as it should be\n"));
+}
+
+#[test]
+fn a_program_finds_opens_and_queries_the_device_and_may_do_so_again() {
+    part("discovery");
+}
+
+#[test]
+fn memory_is_registered_where_it_is_and_only_if_it_is_there() {
+    part("memory");
+}
+
+#[test]
+fn contexts_channels_and_completion_queues_come_and_go_in_their_order() {
+    part("contexts");
+}
+
+#[test]
+fn hints_are_kept_and_told_back() {
+    part("hints");
+}
+
+#[test]
+fn a_qp_takes_the_documented_steps_with_what_they_need_and_no_others() {
+    part("states");
+}
+
+#[test]
+fn writes_immediates_and_inline_data_arrive_and_wrong_requests_are_refused() {
+    part("transfer");
+}
+
+#[test]
+fn a_completion_queue_that_was_armed_tells_its_channel_once() {
+    part("notify");
+}
+
+#[test]
+fn a_controller_takes_a_port_down_and_up() {
+    part("control");
+}
+
+#[test]
+fn failures_are_told_by_completions_and_events() {
+    part("events");
+}
+
+#[test]
+fn a_file_that_is_wrong_gives_no_device_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("nic.toml");
+    std::fs::write(&file, "[device]\nip = \"10.0.0.1\"\nport = 1\n").unwrap();
+    let output = run(Command::new(built().join("program")).arg("discovery").env("MRCNIC_CONFIG", &file));
+    assert!(!output.status.success());
+    assert!(said(&output).contains("nic.toml:3: device.port: "), "{}", said(&output));
+    let output = run(Command::new(built().join("program")).arg("discovery").env("MRCNIC_CONFIG", "/no/such.toml"));
+    assert!(said(&output).contains("can't read /no/such.toml"), "{}", said(&output));
+}
+
+#[test]
+fn the_library_has_the_name_and_the_symbols_that_programs_look_for() {
+    let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(built().join("lib_mrc.so")));
+    let symbols = said(&output);
+    let exported: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let ours = |name: &&&str| name.starts_with("ibv_") || name.starts_with("_ibv_") || name.starts_with("mrc_");
+    assert_eq!(exported.iter().filter(ours).count(), 20 + 27 + 5, "{exported:?}");
+    assert!(exported.iter().all(|name| ours(&name)), "nothing else is exported: {exported:?}");
+    let output = run(Command::new("objdump").arg("-p").arg(built().join("lib_mrc.so")));
+    let soname = said(&output).lines().any(|line| line.split_whitespace().eq(["SONAME", "lib_mrc.so"]));
+    assert!(soname, "{}", said(&output));
+}
