@@ -54,7 +54,9 @@ fn main() {
         .impl_debug(true);
     let builder = types.iter().fold(builder, |builder, name| builder.allowlist_type(*name));
     let Ok(bindings) = builder.generate() else {
-        fail("libmrc needs the headers of libibverbs (apt-get install libibverbs-dev), and libclang to read them");
+        fail(
+            "libmrc needs the headers of libibverbs, and libclang to read them: run scripts/setup, or apt install libibverbs-dev libclang-dev",
+        );
     };
     let Some(out) = env::var_os("OUT_DIR").map(PathBuf::from) else { fail("there is no OUT_DIR: build with cargo") };
     if let Err(e) = bindings.write_to_file(out.join("verbs.rs")) {

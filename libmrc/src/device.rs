@@ -184,7 +184,8 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
             return Err(libc::EBUSY);
         }
         // SAFETY: it was made by `ibv_open_device`, and nothing refers to it any more.
-        drop(unsafe { Box::from_raw(context.cast::<Open>()) });
+        let Open { node, .. } = *unsafe { Box::from_raw(context.cast::<Open>()) };
+        Node::close(node);
         Ok(())
     })
 }

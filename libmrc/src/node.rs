@@ -108,6 +108,36 @@ pub(crate) fn configured() -> Result<DeviceFile, Errno> {
     })
 }
 
+/// The NIC, while anybody has it open.
+static NODE: Mutex<Weak<Node>> = Mutex::new(Weak::new());
+
+/// The program's signals are for the program's own threads: those that are started meanwhile take none, but for their own faults.
+struct Unsignaled(libc::sigset_t);
+
+impl Unsignaled {
+    fn here() -> Unsignaled {
+        let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
+        // SAFETY: a set of signals is plain numbers, for which zeros will do; it is filled in before it is used.
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+        // SAFETY: both sets are ours, and the numbers are those of signals.
+        unsafe {
+            libc::sigfillset(&raw mut all);
+            for signal in faults {
+                libc::sigdelset(&raw mut all, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        }
+        Unsignaled(before)
+    }
+}
+
+impl Drop for Unsignaled {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that this thread had before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
 /// A seed that no other start has.
 fn any_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -118,11 +148,11 @@ impl Node {
     /// The NIC that runs already, or one that is brought up now.
     pub(crate) fn open(file: &Arc<DeviceFile>) -> Result<Arc<Node>, Errno> {
         static DPDK: OnceLock<Eal> = OnceLock::new();
-        static NODE: Mutex<Weak<Node>> = Mutex::new(Weak::new());
         let mut node = lock(&NODE);
         if let Some(node) = node.upgrade() {
             return Ok(node);
         }
+        let _signals = Unsignaled::here();
         let failed = |e: control::error::Error| {
             say(&e);
             libc::ENODEV
@@ -156,6 +186,12 @@ impl Node {
         let up = Arc::new(Node { device, file: Arc::clone(file), registry, over, thread: Some(thread) });
         *node = Arc::downgrade(&up);
         Ok(up)
+    }
+
+    /// Gives the NIC up. Whoever opens it meanwhile waits until it is down, if this was the last.
+    pub(crate) fn close(node: Arc<Node>) {
+        let _turn = lock(&NODE);
+        drop(node);
     }
 
     /// The Ethernet address of its first port.

@@ -14,7 +14,7 @@ use crate::verbs::{IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
 use control::host::QueuePair;
 use dataplane::transport::SEND_QUEUE_MAX;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Bytes of inline data of a request at most.
@@ -51,16 +51,6 @@ impl mrc_qp {
 
     pub(crate) fn open(&self) -> Result<&Open, Errno> {
         self.owner()?.open()
-    }
-
-    /// Those who count it among their users.
-    fn used(&self) -> Result<[&AtomicUsize; 4], Errno> {
-        let Init { send_cq, recv_cq, .. } = self.init;
-        // SAFETY: each stays as long as it has users.
-        let (send, receive) = unsafe { (borrow(send_cq.0)?, borrow(recv_cq.0)?) };
-        // SAFETY: as above.
-        let pd = unsafe { pd(self.pd.0) }?;
-        Ok([&send.uses, &receive.uses, &pd.uses, &self.owner()?.uses])
     }
 }
 
@@ -164,7 +154,6 @@ pub unsafe extern "C" fn mrc_destroy_qp(qp: *mut mrc_qp) -> c_int {
         }
         let owner = there.owner;
         let (init, domain) = (there.init, there.pd);
-        there.used()?;
         // SAFETY: it was made by `mrc_create_qp`, and nothing refers to it any more.
         drop(unsafe { Box::from_raw(qp) });
         // SAFETY: each stays as long as it has users, of which this QP is one up to here.

@@ -1,7 +1,9 @@
 //! Programs in C against the library, linked as an application is: `lib_mrc.so` before libibverbs.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
@@ -21,23 +23,25 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// A directory with `lib_mrc.so`, and the program built against it.
+/// A directory with `lib_mrc.so`, and the programs built against it.
 fn built() -> &'static Path {
     static BUILT: OnceLock<TempDir> = OnceLock::new();
     let dir = BUILT.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::copy(library(), dir.path().join("lib_mrc.so")).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let output = run(Command::new("cc")
-            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
-            .arg(root.join("include"))
-            .arg("-o")
-            .arg(dir.path().join("program"))
-            .arg(root.join("tests/c/program.c"))
-            .arg(dir.path().join("lib_mrc.so"))
-            .arg(format!("-Wl,-rpath,{}", dir.path().display()))
-            .arg("-libverbs"));
-        assert!(output.status.success(), "{}", said(&output));
+        for program in ["program", "pair"] {
+            let output = run(Command::new("cc")
+                .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
+                .arg(root.join("include"))
+                .arg("-o")
+                .arg(dir.path().join(program))
+                .arg(root.join(format!("tests/c/{program}.c")))
+                .arg(dir.path().join("lib_mrc.so"))
+                .arg(format!("-Wl,-rpath,{}", dir.path().display()))
+                .arg("-libverbs"));
+            assert!(output.status.success(), "{}", said(&output));
+        }
         dir
     });
     dir.path()
@@ -93,6 +97,68 @@ fn a_controller_takes_a_port_down_and_up() {
 #[test]
 fn failures_are_told_by_completions_and_events() {
     part("events");
+}
+
+#[test]
+fn two_processes_with_a_file_each_write_to_each_other_over_memif() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("memif");
+    let meet = dir.path().join("meet");
+    let ends = [("server", 1, 2), ("client", 2, 1)].map(|(role, own, other)| {
+        let file = dir.path().join(format!("{role}.toml"));
+        let text = format!(
+            "[device]\nip = \"10.0.0.{own}\"\nmac = \"02:00:00:00:00:0{own}\"\n\n[[device.port]]\n\
+             device = \"net_memif0,role={role},socket={}\"\n\n[[device.neighbour]]\nip = \"10.0.0.{other}\"\n\
+             mac = [\"02:00:00:00:00:0{other}\"]\n",
+            socket.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(built().join("pair"));
+        command.arg(role).arg(&meet).env("MRCNIC_CONFIG", file).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    for end in ends {
+        let output = end.wait_with_output().unwrap();
+        assert_eq!(said(&output), "11 sizes\n");
+    }
+}
+
+#[test]
+fn a_qp_takes_the_values_of_a_profile_that_an_operator_has_made_and_keeps_it_online() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, ctl) = (dir.path().join("nic.toml"), dir.path().join("ctl"));
+    let text = format!(
+        "[device]\nip = \"127.0.0.1\"\nctl = \"{}\"\n\n[[device.port]]\ndevice = \"net_ring0\"\n",
+        ctl.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(built().join("program"));
+    command.arg("profile").env("MRCNIC_CONFIG", &file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().unwrap();
+    let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut next = || said.next().unwrap().unwrap();
+    assert_eq!(next(), "up");
+    let mut operator = UnixStream::connect(&ctl).unwrap();
+    let mut answers = BufReader::new(operator.try_clone().unwrap()).lines();
+    let mut ask = |request: &str| {
+        writeln!(operator, "{request}").unwrap();
+        answers.next().unwrap().unwrap()
+    };
+    let create = r#"{"cmd":"profile_create","nic":"mrcnic0","profile":{"id":7,"mode":"explicit","format":{"kind":"udp_port"},"evs":[{"ev":4660},{"ev":4661}]}}"#;
+    let answer = ask(create);
+    assert!(answer.contains("\"ok\":true"), "{answer}");
+    let answer = ask(r#"{"cmd":"profile_online","nic":"mrcnic0","id":7}"#);
+    assert!(answer.contains("\"ok\":true"), "{answer}");
+    let mut input = program.stdin.take().unwrap();
+    writeln!(input, "go").unwrap();
+    assert_eq!(next(), "written");
+    let answer = ask(r#"{"cmd":"profile_offline","nic":"mrcnic0","id":7}"#);
+    assert!(answer.contains("\"ok\":false"), "a QP uses it: {answer}");
+    let answer = ask(r#"{"cmd":"ev_list","nic":"mrcnic0"}"#);
+    assert!(answer.contains("4660") && answer.contains("4661"), "{answer}");
+    writeln!(input, "end").unwrap();
+    assert_eq!(next(), "profile: as it should be");
+    assert!(program.wait().unwrap().success());
 }
 
 #[test]

@@ -225,7 +225,7 @@ mac = ["02:00:00:00:00:02"]
     #[test]
     fn what_is_wrong_with_a_device_is_named_with_its_line_and_the_way_out() {
         for (from, to, said) in [
-            ("ip = \"10.0.0.1\"", "", "ip is missing"),
+            ("ip = \"10.0.0.1\"", "", "d.toml:5: device: missing field `ip`"),
             ("mac = \"02:00:00:00:00:01\"", "mac = \"2\"", "d.toml:7: device.mac: \"2\" is no Ethernet address"),
             ("mac = \"02:00:00:00:00:01\"", "macs = 1", "no such key: \"macs\"; did you mean \"mac\"?"),
             ("mac = [\"02:00:00:00:00:02\"]", "mac = []", "d.toml:14: device.neighbour.1.mac: 0 addresses for 1 ports"),

@@ -132,6 +132,16 @@ fn a_full_ring_is_an_error_that_can_be_tried_again_and_a_stopped_worker_one_that
 }
 
 #[test]
+fn what_was_asked_for_before_frames_came_is_done_before_they_are_looked_at() {
+    let mut worker = Worker::new(None);
+    worker.post(1, true).unwrap();
+    worker.post(2, true).unwrap();
+    worker.seat.before_frames(Ns::ZERO, &mut worker.nic);
+    assert!(worker.seat.jobs.is_empty());
+    assert_eq!(worker.nic.pending(worker.qpn), 2);
+}
+
+#[test]
 fn requests_that_are_closed_with_their_qp_complete_as_flushed_in_their_order_whether_signaled_or_not() {
     let mut worker = Worker::new(None);
     worker.post(1, true).unwrap();

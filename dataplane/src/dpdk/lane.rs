@@ -59,6 +59,11 @@ pub enum Poll {
 pub trait App<E>: Send {
     /// Does what there is to do.
     fn poll(&mut self, now: Ns, engine: &mut E) -> Poll;
+
+    /// Frames have come in that the engine sees next. What the application had been asked for by then has to be done first where peers may count
+    /// on it: they may have been told of a receive before they sent.
+    #[inline]
+    fn before_frames(&mut self, _now: Ns, _engine: &mut E) {}
 }
 
 /// No application: the engine answers its peers until the worker is told to stop.
@@ -161,6 +166,9 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             let batch = queue.burst();
             received += batch.len();
             more |= batch.len() == super::BURST;
+            if !batch.is_empty() {
+                self.app.before_frames(now, &mut self.engine);
+            }
             for at in 0..batch.len() {
                 let Some(frame) = batch.frame(at) else { continue };
                 if let Some(Shared { steering, worker, .. }) = &self.shared
@@ -196,6 +204,9 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             *place = port;
             Some(mbuf)
         });
+        if received > 0 {
+            self.app.before_frames(now, &mut self.engine);
+        }
         for (at, port) in ports.iter().enumerate().take(received) {
             match &mut self.impairer {
                 None => {

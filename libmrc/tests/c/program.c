@@ -590,13 +590,39 @@ static void control(void) {
     CHECK(mrc_destroy_context(mrc) == 0 && ibv_close_device(second) == 0 && ibv_close_device(verbs) == 0);
 }
 
+/* An operator has made EV profile 7 by the time that this reads a line. */
+static void profile(void) {
+    struct all all;
+    set_up(&all);
+    char line[8];
+    printf("up\n");
+    CHECK(fflush(stdout) == 0 && fgets(line, sizeof line, stdin) != NULL);
+    struct side *a = &all.side[0], *b = &all.side[1];
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
+    struct mrc_qp_attr mrc = {.profile = {.ev_profile_id = 8}};
+    FAILS(mrc_modify_qp(a->qp, &attr, IBV_QP_STATE, &mrc, MRC_QP_EV_PROFILE_ID), EINVAL);
+    mrc.profile.ev_profile_id = 7;
+    CHECK(mrc_modify_qp(a->qp, &attr, IBV_QP_STATE, &mrc, MRC_QP_EV_PROFILE_ID) == 0);
+    mrc.profile.ev_profile_id = 0;
+    FAILS(mrc_modify_qp(a->qp, NULL, 0, &mrc, MRC_QP_EV_PROFILE_ID), EINVAL);
+    CHECK(mrc_query_qp(a->qp, NULL, 0, &mrc, MRC_QP_EV_PROFILE_ID, NULL) == 0 && mrc.profile.ev_profile_id == 7);
+    CHECK(to_init(b) == 0 && to_rtr(&all, a, b) == 0 && to_rtr(&all, b, a) == 0 && to_rts(a) == 0 && to_rts(b) == 0);
+    all.memory[0] = 9;
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = write_wr(&all, &sge, 0, SIZE / 2, SIZE / 2);
+    CHECK(post(a, &wr) == 0 && completion(a->send_cq).status == IBV_WC_SUCCESS && all.memory[SIZE / 2] == 9);
+    printf("written\n");
+    CHECK(fflush(stdout) == 0 && fgets(line, sizeof line, stdin) != NULL);
+    tear_down(&all);
+}
+
 int main(int argc, char **argv) {
     struct {
         const char *name;
         void (*run)(void);
     } parts[] = {{"discovery", discovery}, {"memory", memory}, {"contexts", contexts}, {"hints", hints},
                  {"states", states},       {"transfer", transfer}, {"notify", notify}, {"events", events},
-                 {"control", control}};
+                 {"control", control},     {"profile", profile}};
     for (size_t n = 0; argc == 2 && n < sizeof parts / sizeof parts[0]; n++) {
         if (strcmp(argv[1], parts[n].name) == 0) {
             parts[n].run();
