@@ -30,7 +30,7 @@ fn built() -> &'static Path {
         let dir = tempfile::tempdir().unwrap();
         std::fs::copy(library(), dir.path().join("lib_mrc.so")).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for program in ["program", "pair"] {
+        for program in ["program", "control", "pair"] {
             let output = run(Command::new("cc")
                 .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
                 .arg(root.join("include"))
@@ -47,11 +47,15 @@ fn built() -> &'static Path {
     dir.path()
 }
 
-/// Runs a part of the program, over the device that there is without a file.
-fn part(name: &str) {
-    let output = run(Command::new(built().join("program")).arg(name).env_remove("MRCNIC_CONFIG"));
+/// Runs a part of a program, over the device that there is without a file.
+fn part_of(program: &str, name: &str) {
+    let output = run(Command::new(built().join(program)).arg(name).env_remove("MRCNIC_CONFIG"));
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{name}: as it should be\n"));
+}
+
+fn part(name: &str) {
+    part_of("program", name);
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn a_completion_queue_that_was_armed_tells_its_channel_once() {
 
 #[test]
 fn a_controller_takes_a_port_down_and_up() {
-    part("control");
+    part_of("control", "control");
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn a_qp_takes_the_values_of_a_profile_that_an_operator_has_made_and_keeps_it_onl
         ctl.display()
     );
     std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(built().join("program"));
+    let mut command = Command::new(built().join("control"));
     command.arg("profile").env("MRCNIC_CONFIG", &file).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut program = command.spawn().unwrap();
     let mut said = BufReader::new(program.stdout.take().unwrap()).lines();

@@ -63,6 +63,25 @@ struct all {
     struct side side[2];
 };
 
+/* A part of a program, by its name. */
+struct part {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Runs the part that the one argument names, and says so. */
+static inline int run_part(const struct part *parts, size_t count, int argc, char **argv) {
+    for (size_t n = 0; argc == 2 && n < count; n++) {
+        if (strcmp(argv[1], parts[n].name) == 0) {
+            parts[n].run();
+            printf("%s: as it should be\n", argv[1]);
+            return 0;
+        }
+    }
+    fprintf(stderr, "no such part\n");
+    return 2;
+}
+
 static inline struct ibv_context *open_device(void) {
     struct ibv_device **list = ibv_get_device_list(NULL);
     CHECK(list != NULL);
