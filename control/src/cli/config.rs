@@ -140,20 +140,15 @@ pub(super) fn load<T>(path: &Path, read: impl Fn(&str, &str) -> Result<T, Vec<Fi
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
     tracing::debug!(file = name, bytes = text.len(), "a configuration is read");
-    read(&text, &name).map_err(refused)
+    read(&text, &name).map_err(|findings| Finding::refusal(&findings))
 }
 
 /// Reads the file, if there is one, and sets attributes, `KEY=VALUE` each; or says all that is wrong.
 pub(super) fn load_with(file: Option<&Path>, sets: &[String]) -> Result<Loaded, Error> {
     match file {
         Some(file) => load(file, |text, name| Loaded::read_with(text, name, sets)),
-        None => Loaded::set_alone(sets).map_err(refused),
+        None => Loaded::set_alone(sets).map_err(|findings| Finding::refusal(&findings)),
     }
-}
-
-fn refused(findings: Vec<Finding>) -> Error {
-    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    Error::Usage(lines.join("\nerror: "))
 }
 
 /// Says what a configuration does that its writer may not have meant.

@@ -1,5 +1,6 @@
 //! The rules of a configuration, by name, and what is found against them.
 
+use crate::error::Error;
 use std::fmt;
 
 /// What a broken rule means.
@@ -91,6 +92,14 @@ pub struct Finding {
     pub key: String,
     /// Why, and the way out.
     pub why: String,
+}
+
+impl Finding {
+    /// All that is wrong with a configuration, as a command fails with it: a line each.
+    pub(crate) fn refusal(findings: &[Finding]) -> Error {
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        Error::Usage(lines.join("\nerror: "))
+    }
 }
 
 impl fmt::Display for Finding {

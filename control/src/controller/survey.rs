@@ -4,7 +4,6 @@
 
 use super::journal::port_numbers;
 use super::{ControlledNic, LinkStats};
-use dataplane::congestion::Rule;
 use dataplane::nic::{
     DestinationSurvey, EvReport, EvTally, GroupReport, GroupState, QpState, QpSurvey, QpTally, SURVEY_DESTINATIONS_MAX,
     SURVEY_QPS_MAX, Survey,
@@ -264,22 +263,6 @@ const fn group_state(state: GroupState) -> &'static str {
     }
 }
 
-const fn rule_name(rule: Rule) -> &'static str {
-    match rule {
-        Rule::None => "none",
-        Rule::ProportionalIncrease => "proportional_increase",
-        Rule::FairIncrease => "fair_increase",
-        Rule::FastIncrease => "fast_increase",
-        Rule::MultiplicativeDecrease => "multiplicative_decrease",
-        Rule::QuickAdapt => "quick_adapt",
-        Rule::Ignoring => "ignoring",
-        Rule::Trimmed => "trimmed",
-        Rule::Lost => "lost",
-        Rule::Penalty => "penalty",
-        Rule::Restore => "restore",
-    }
-}
-
 impl From<&QpSurvey> for QpReport {
     fn from(qp: &QpSurvey) -> QpReport {
         QpReport {
@@ -316,7 +299,7 @@ impl From<&GroupReport> for GroupView {
                 base_rtt_us: micros(nscc.base_rtt_ns),
                 average_delay_us: micros(nscc.average_delay_ns),
                 max_window: nscc.max_window,
-                rule: rule_name(nscc.rule).into(),
+                rule: nscc.rule.name().into(),
             }),
         }
     }

@@ -1,11 +1,12 @@
 //! A file that says what a device is: the `[device]` table, beside the NIC's attributes.
 
-use super::spec::{DeviceSpec, WORKERS_MAX};
-use crate::config::{Loaded, Setup};
+use super::spec::DeviceSpec;
+use super::table::{PortTable, Table, idle_polls, one};
+use crate::config::{Finding, Loaded, Setup};
 use crate::error::Error;
 use crate::file::{FileError, Source, Step};
 use dataplane::dpdk::PortSpec;
-use dataplane::nic::{NicParams, PORTS_MAX, Paths};
+use dataplane::nic::{NicParams, Paths};
 use dataplane::wire::MacAddr;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -44,12 +45,6 @@ struct DeviceTable {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PortTable {
-    device: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct NeighbourTable {
     ip: IpAddr,
     /// One for each port.
@@ -58,14 +53,6 @@ struct NeighbourTable {
 
 fn name() -> String {
     "mrcnic0".into()
-}
-
-const fn one() -> usize {
-    1
-}
-
-const fn idle_polls() -> u32 {
-    64
 }
 
 #[derive(Deserialize)]
@@ -108,9 +95,7 @@ impl DeviceFile {
     /// # Errors
     /// As [`DeviceFile::load`].
     pub fn read(text: &str, name: &str) -> Result<DeviceFile, Error> {
-        let loaded = Loaded::read(text, name).map_err(|findings| {
-            Error::Usage(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))
-        })?;
+        let loaded = Loaded::read(text, name).map_err(|findings| Finding::refusal(&findings))?;
         let source = Source { text, name };
         let whole: Whole = source.read().map_err(|e| Error::Usage(e.to_string()))?;
         let table = whole.device.ok_or_else(|| Error::Usage(format!("{name}: has no table [device]")))?;
@@ -141,50 +126,18 @@ fn spec(setup: &Setup, seed: u64) -> DeviceSpec {
     DeviceSpec { params, probe_period_ns: setup.probe_period_ns, ..DeviceSpec::default() }
 }
 
-fn mac(text: &str) -> Result<MacAddr, String> {
-    text.parse().map_err(|()| format!("{text:?} is no Ethernet address, as in 02:00:00:00:00:01"))
-}
-
 fn check(table: &DeviceTable, source: Source<'_>, setup: Setup) -> Result<DeviceFile, FileError> {
-    let wrong = |path: &[Step<'_>], why: String| source.wrong(&[&["device".into()], path].concat(), why);
-    if table.name.is_empty() || table.name.len() > NAME_MAX {
-        return Err(wrong(&["name".into()], format!("a name has 1 to {NAME_MAX} characters")));
-    }
-    if !(1..=WORKERS_MAX).contains(&table.workers) {
-        return Err(wrong(&["workers".into()], format!("a NIC has 1 to {WORKERS_MAX} workers")));
-    }
-    if let Some(cores) = &table.cores
-        && cores.len() != table.workers
-    {
-        let why =
-            format!("names {} cores for {} workers: name one for each, or leave it out", cores.len(), table.workers);
-        return Err(wrong(&["cores".into()], why));
-    }
-    if table.port.is_empty() || table.port.len() > PORTS_MAX {
-        let why = format!("a NIC has 1 to {PORTS_MAX} ports: give each a table [[device.port]]");
-        return Err(wrong(&["port".into()], why));
-    }
-    let port = |(n, port): (usize, &PortTable)| {
-        let path = ["port".into(), n.into(), "device".into()];
-        port.device.parse::<PortSpec>().map_err(|e| wrong(&path, e.to_string()))
-    };
-    let ports = table.port.iter().enumerate().map(port).collect::<Result<Vec<_>, _>>()?;
-    let own = table.mac.as_deref().map(|text| mac(text).map_err(|why| wrong(&["mac".into()], why))).transpose()?;
-    if own.is_some() && ports.len() > 1 {
-        let why = "goes with one port: several have an address each, which is their own";
-        return Err(wrong(&["mac".into()], why.into()));
-    }
+    let place = Table { source, name: "device" };
+    place.check_name(&table.name, NAME_MAX)?;
+    place.check_workers(table.workers, table.cores.as_deref())?;
+    let ports = place.ports(&table.port)?;
+    let own = place.own_mac(&["mac".into()], table.mac.as_deref(), ports.len())?;
     let mut neighbours = HashMap::new();
     for (n, neighbour) in table.neighbour.iter().enumerate() {
         let path = |key| ["neighbour".into(), n.into(), Step::Key(key)];
-        if neighbour.mac.len() != ports.len() {
-            let why = format!("{} addresses for {} ports: give one for each", neighbour.mac.len(), ports.len());
-            return Err(wrong(&path("mac"), why));
-        }
-        let macs = neighbour.mac.iter().map(|text| mac(text)).collect::<Result<Vec<_>, _>>();
-        let macs = macs.map_err(|why| wrong(&path("mac"), why))?;
+        let macs = place.macs(&path("mac"), &neighbour.mac, ports.len())?;
         if neighbours.insert(neighbour.ip, macs).is_some() {
-            return Err(wrong(&path("ip"), format!("there is a neighbour {} already", neighbour.ip)));
+            return Err(place.wrong(&path("ip"), format!("there is a neighbour {} already", neighbour.ip)));
         }
     }
     let DeviceTable { name, ip, vlan, workers, cores, idle_polls, ctl, seed, .. } = table.clone();

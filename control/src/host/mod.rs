@@ -40,6 +40,7 @@ mod qp;
 mod ring;
 mod seat;
 mod spec;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -56,3 +57,4 @@ pub use notify::Notify;
 pub use offer::{Offer, QpOffer, RegionOffer};
 pub use qp::QueuePair;
 pub use spec::{DeviceSpec, RING_MAX, WORKERS_MAX};
+pub use table::PortTable;

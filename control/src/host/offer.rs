@@ -61,10 +61,7 @@ mod macs {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MacAddr>, D::Error> {
-        let read = |text: String| {
-            text.parse()
-                .map_err(|()| D::Error::custom(format!("{text:?} is no Ethernet address, as in 02:00:00:00:00:01")))
-        };
+        let read = |text: String| crate::host::table::mac(&text).map_err(D::Error::custom);
         Vec::<String>::deserialize(deserializer)?.into_iter().map(read).collect()
     }
 }

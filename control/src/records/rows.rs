@@ -1,6 +1,6 @@
 //! Rows of the records, in CSV and in JSON lines: the same columns in both. A value that does not exist is empty, or null.
 
-use dataplane::nic::{Again, Direction, EvState, Happening, LifeEvent, NicSample, Operation, PacketKind, Seen, Status};
+use dataplane::nic::{Again, Direction, EvState, Happening, LifeEvent, NicSample, Operation, PacketKind, Seen};
 use dataplane::transport::Fault;
 use dataplane::wire::{NackReason, Trim};
 use serde::Serialize;
@@ -180,7 +180,7 @@ impl EventRow {
                 wr_id: Some(done.wr_id),
                 operation: Some(operation_name(done.operation)),
                 bytes: Some(done.len),
-                status: Some(status_name(done.status)),
+                status: Some(done.status.name()),
                 ..row
             },
             Happening::TimedOut { .. } => return None,
@@ -318,18 +318,6 @@ const fn operation_name(operation: Operation) -> &'static str {
         Operation::Write => "write",
         Operation::WriteImm => "write_imm",
         Operation::Receive { .. } => "receive",
-    }
-}
-
-const fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Success => "success",
-        Status::Flushed => "flushed",
-        Status::LocalProtection => "local_protection",
-        Status::RemoteInvalidRequest => "remote_invalid_request",
-        Status::RemoteAccess => "remote_access",
-        Status::RemoteOperation => "remote_operation",
-        Status::RetryExceeded => "retry_exceeded",
     }
 }
 

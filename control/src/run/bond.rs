@@ -89,19 +89,6 @@ pub(super) enum Halt {
     End,
 }
 
-/// What ended messages are called in answers.
-const fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Success => "success",
-        Status::Flushed => "flushed",
-        Status::LocalProtection => "local_protection",
-        Status::RemoteInvalidRequest => "remote_invalid_request",
-        Status::RemoteAccess => "remote_access",
-        Status::RemoteOperation => "remote_operation",
-        Status::RetryExceeded => "retry_exceeded",
-    }
-}
-
 impl Prepared {
     /// Makes QPs, whose first PSNs `psn` gives.
     pub(super) fn new(
@@ -252,7 +239,7 @@ impl Bond {
                 match entry.completion.status {
                     Status::Success => written.messages += 1,
                     status => {
-                        *written.failed.entry(status_name(status)).or_insert(0) += 1;
+                        *written.failed.entry(status.name()).or_insert(0) += 1;
                         written.cut.get_or_insert_with(|| "a message failed".into());
                     }
                 }

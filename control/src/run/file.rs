@@ -3,11 +3,11 @@
 use crate::controller::ProfileSpec;
 use crate::controller::metrics::MetricsAddress;
 use crate::file::{FileError, Source, Step};
-use crate::host::{ExchangeAddress, OFFER_QPS_MAX, Offer, WORKERS_MAX};
+use crate::host::table::{Table, idle_polls, one};
+use crate::host::{ExchangeAddress, OFFER_QPS_MAX, Offer, PortTable};
 use crate::records::{Format, SNAPLEN_MAX};
 use crate::units::{Size, Time};
 use dataplane::dpdk::PortSpec;
-use dataplane::nic::PORTS_MAX;
 use dataplane::wire::MacAddr;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -17,6 +17,8 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// QPs of all peers together at most.
 pub const QPS_MAX: usize = 4096;
+/// Characters of a name at most.
+const NAME_MAX: usize = 64;
 /// How long a NIC that goes down waits for what is in flight, where the file does not say.
 const DRAIN_NS: u64 = 5_000_000_000;
 
@@ -120,14 +122,6 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// A port.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PortTable {
-    /// A device as DPDK names it with its arguments, or a PCI address.
-    pub device: String,
-}
-
 /// The NIC's addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -189,16 +183,8 @@ pub struct PeerTable {
     pub other: Option<Offer>,
 }
 
-const fn one() -> usize {
-    1
-}
-
 const fn yes() -> bool {
     true
-}
-
-const fn idle_polls() -> u32 {
-    64
 }
 
 const fn drain() -> Time {
@@ -243,41 +229,12 @@ impl RunFile {
 }
 
 fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
-    let wrong = |path: &[Step<'_>], why: String| source.wrong(&[&["run".into()], path].concat(), why);
-    if table.name.is_empty() || table.name.len() > 64 {
-        return Err(wrong(&["name".into()], "a name has 1 to 64 characters".into()));
-    }
-    if !(1..=WORKERS_MAX).contains(&table.workers) {
-        return Err(wrong(&["workers".into()], format!("a NIC has 1 to {WORKERS_MAX} workers")));
-    }
-    if let Some(cores) = &table.cores
-        && cores.len() != table.workers
-    {
-        let why =
-            format!("names {} cores for {} workers: name one for each, or leave it out", cores.len(), table.workers);
-        return Err(wrong(&["cores".into()], why));
-    }
-    if table.port.is_empty() || table.port.len() > PORTS_MAX {
-        return Err(wrong(
-            &["port".into()],
-            format!("a NIC has 1 to {PORTS_MAX} ports: give each a table [[run.port]]"),
-        ));
-    }
-    let port = |(n, port): (usize, &PortTable)| {
-        let path = ["port".into(), n.into(), "device".into()];
-        port.device.parse::<PortSpec>().map_err(|e| wrong(&path, e.to_string()))
-    };
-    let ports = table.port.iter().enumerate().map(port).collect::<Result<Vec<_>, _>>()?;
-    let mac = table
-        .address
-        .mac
-        .as_deref()
-        .map(|text| self::mac(text).map_err(|why| wrong(&["address".into(), "mac".into()], why)));
-    let mac = mac.transpose()?;
-    if mac.is_some() && ports.len() > 1 {
-        let why = "goes with one port: several have an address each, which is their own".to_owned();
-        return Err(wrong(&["address".into(), "mac".into()], why));
-    }
+    let place = Table { source, name: "run" };
+    let wrong = |path: &[Step<'_>], why: String| place.wrong(path, why);
+    place.check_name(&table.name, NAME_MAX)?;
+    place.check_workers(table.workers, table.cores.as_deref())?;
+    let ports = place.ports(&table.port)?;
+    let mac = place.own_mac(&["address".into(), "mac".into()], table.address.mac.as_deref(), ports.len())?;
     let address = |path: &[Step<'_>], text: &Option<String>| {
         let parsed = text.as_deref().map(|text| text.parse::<ExchangeAddress>().map_err(|why| wrong(path, why)));
         parsed.transpose()
@@ -343,18 +300,12 @@ fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
         }
         connect.push(address(&path("connect"), &peer.connect)?);
         let hops = peer.next_hop.as_deref().unwrap_or_default();
-        if !hops.is_empty() && hops.len() != ports.len() {
-            let why = format!("{} addresses for {} ports: give one for each", hops.len(), ports.len());
-            return Err(wrong(&path("next_hop"), why));
-        }
-        let hops = hops.iter().map(|text| self::mac(text)).collect::<Result<Vec<_>, _>>();
-        next_hops.push(hops.map_err(|why| wrong(&path("next_hop"), why))?);
+        next_hops.push(match hops {
+            [] => Vec::new(),
+            hops => place.macs(&path("next_hop"), hops, ports.len())?,
+        });
     }
     Ok(RunFile { table, ports, listen, metrics, connect, next_hops, mac })
-}
-
-fn mac(text: &str) -> Result<MacAddr, String> {
-    text.parse().map_err(|()| format!("{text:?} is no Ethernet address, as in 02:00:00:00:00:01"))
 }
 
 fn no_region(name: &str, names: &BTreeSet<&str>) -> String {

@@ -9,7 +9,7 @@ mod reload;
 mod service;
 mod show;
 
-pub use file::{AddressTable, LogLevel, PeerTable, PortTable, QPS_MAX, RecordsTable, RegionTable, RunFile, RunTable};
+pub use file::{AddressTable, LogLevel, PeerTable, QPS_MAX, RecordsTable, RegionTable, RunFile, RunTable};
 
 use crate::config::{Finding, Loaded, RecordSettings, Setup};
 use crate::controller::Server;
@@ -50,9 +50,7 @@ impl NicFile {
     pub fn load(path: &Path) -> Result<NicFile, Error> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("can't read {name}: {e}")))?;
-        let loaded = Loaded::read(&text, &name).map_err(|findings| {
-            Error::Usage(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))
-        })?;
+        let loaded = Loaded::read(&text, &name).map_err(|findings| Finding::refusal(&findings))?;
         let run = file::load(path, &text)?;
         Ok(NicFile { path: path.to_owned(), loaded, run })
     }

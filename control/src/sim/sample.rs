@@ -3,7 +3,6 @@
 use super::flows::Traffic;
 use super::world::World;
 use dataplane::Ns;
-use dataplane::congestion::Rule;
 use dataplane::nic::EvState;
 use serde::Serialize;
 
@@ -111,23 +110,6 @@ pub(super) struct Sampler {
     names: Vec<String>,
 }
 
-/// The name of a rule in records.
-const fn rule_name(rule: Rule) -> &'static str {
-    match rule {
-        Rule::None => "none",
-        Rule::ProportionalIncrease => "proportional_increase",
-        Rule::FairIncrease => "fair_increase",
-        Rule::FastIncrease => "fast_increase",
-        Rule::MultiplicativeDecrease => "multiplicative_decrease",
-        Rule::QuickAdapt => "quick_adapt",
-        Rule::Ignoring => "ignoring",
-        Rule::Trimmed => "trimmed",
-        Rule::Lost => "lost",
-        Rule::Penalty => "penalty",
-        Rule::Restore => "restore",
-    }
-}
-
 impl Sampler {
     pub(super) fn new(world: &World, traffic: &Traffic) -> Sampler {
         let names: Vec<String> = world.fabric().links().map(|(from, to, _)| format!("{from}>{to}")).collect();
@@ -169,7 +151,7 @@ impl Sampler {
             inflight_bytes: group.as_ref().map_or(0, |group| group.inflight),
             base_rtt_ns: nscc.map(|nscc| nscc.base_rtt_ns),
             average_delay_ns: nscc.map(|nscc| nscc.average_delay_ns),
-            rule: nscc.map(|nscc| rule_name(nscc.rule)),
+            rule: nscc.map(|nscc| nscc.rule.name()),
             retransmits: report.retransmits,
             timeouts: report.timeouts,
         });

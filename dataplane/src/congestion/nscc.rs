@@ -55,6 +55,26 @@ pub enum Rule {
     Restore,
 }
 
+impl Rule {
+    /// Its name in records and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::None => "none",
+            Rule::ProportionalIncrease => "proportional_increase",
+            Rule::FairIncrease => "fair_increase",
+            Rule::FastIncrease => "fast_increase",
+            Rule::MultiplicativeDecrease => "multiplicative_decrease",
+            Rule::QuickAdapt => "quick_adapt",
+            Rule::Ignoring => "ignoring",
+            Rule::Trimmed => "trimmed",
+            Rule::Lost => "lost",
+            Rule::Penalty => "penalty",
+            Rule::Restore => "restore",
+        }
+    }
+}
+
 /// What can be seen of [`Nscc`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NsccSnapshot {

@@ -61,6 +61,22 @@ pub enum Status {
     RetryExceeded,
 }
 
+impl Status {
+    /// Its name in records and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Success => "success",
+            Status::Flushed => "flushed",
+            Status::LocalProtection => "local_protection",
+            Status::RemoteInvalidRequest => "remote_invalid_request",
+            Status::RemoteAccess => "remote_access",
+            Status::RemoteOperation => "remote_operation",
+            Status::RetryExceeded => "retry_exceeded",
+        }
+    }
+}
+
 /// What ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
