@@ -205,8 +205,9 @@ impl Args {
         let own_timeout = setup.as_ref().map(|setup| setup.nic.transport.initial_ack_timeout_ns);
         let own_timeout = own_timeout.filter(|&ns| ns != usual_timeout);
         let ack_timeout = self.ack_timeout.map(|us| us * US).or(own_timeout);
-        let usual = if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US };
-        let base = setup.as_ref().map_or_else(NicParams::default, |setup| setup.nic);
+        let usual_us = if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US };
+        let usual = NicParams { merge_sacks: true, ..NicParams::default() };
+        let base = setup.as_ref().map_or(usual, |setup| setup.nic);
         let own_mss = setup.as_ref().map(|_| base.transport.mss).filter(|&mss| mss != TransportParams::default().mss);
         let own_spraying = setup.as_ref().map(|setup| match setup.spraying {
             SprayingType::None => Spraying::None,
@@ -224,7 +225,7 @@ impl Args {
             ipv6: self.ipv6 || profiles.iter().flatten().any(ProfileSpec::needs_ipv6),
             profiles,
             fabric,
-            ack_timeout: Duration::from_nanos(ack_timeout.unwrap_or(usual * US)),
+            ack_timeout: Duration::from_nanos(ack_timeout.unwrap_or(usual_us * US)),
             workers: self.workers,
             cores: self.cores.clone(),
             impairments,

@@ -89,6 +89,7 @@ impl Config {
             qp_groups: self.qp_manager.qp_groups_enabled,
             limits: if limited { self.send_limits() } else { SendLimits::default() },
             trimming: self.qp_manager.trimming_enabled,
+            merge_sacks: !self.model.own_sacks,
             distinct_retransmit_dscp: self.qp_manager.use_distinct_dscp_for_retransmit,
             host_buffer: limited.then(|| self.host_buffer()),
             ..NicParams::default()

@@ -57,7 +57,7 @@ impl Default for DeviceSpec {
             port: PortConfig::default(),
             workers: 1,
             cores: None,
-            params: NicParams::default(),
+            params: NicParams { merge_sacks: true, ..NicParams::default() },
             fit_mss: true,
             probe_period_ns: PROBE_PERIOD,
             idle_polls: 64,

@@ -238,6 +238,8 @@ impl NicTable {
         params.data_rate = params.data_rate.saturating_mul(ports.into());
         params.transport.dynamic_mpr = self.dynamic_mpr.unwrap_or(params.transport.dynamic_mpr);
         params.ecn_skip = self.ecn_skip.unwrap_or(params.ecn_skip);
+        // Links bring frames one by one.
+        params.merge_sacks = false;
         params.spraying.assumed_bad_ns = self.assumed_bad_ns();
         Ok(params)
     }

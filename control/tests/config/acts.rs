@@ -128,6 +128,7 @@ const CASES: &[Case] = cases! {
     "monitor.log_nack_unexp" = "false" with "nic.enable_monitor = true": |s: &Setup| monitor(s).log_nack_unexp => "false";
     "model.pcie_round_trip" = "\"1us\"" with "model.limits = true": |s: &Setup| (fetch(s), host(s).credits) => "(Credits { rate: 2048000000000, header_ps: 1000 }, Credits { rate: 2048000000000, header_ps: 1000 })";
     "model.limits" = "true": |s: &Setup| (s.nic.limits.pacing.is_some(), s.nic.host_buffer.is_some()) => "(true, true)";
+    "model.own_sacks" = "true": |s: &Setup| s.nic.merge_sacks => "false";
     "model.burst" = "\"10us\"" with "model.limits = true": |s: &Setup| s.nic.limits.pacing.unwrap().burst_ns => "10000";
 };
 
@@ -159,6 +160,8 @@ fn the_default_is_the_engines_own_with_probes() {
     let setup = read("").config.setup();
     let mut expected = dataplane::nic::NicParams::default();
     expected.spraying.assumed_bad_ns = None;
+    // As a NIC on living ports has it.
+    expected.merge_sacks = true;
     assert_eq!(setup.nic, expected);
     assert!(matches!(setup.paths(1), Paths::Sprayed));
     assert_eq!((setup.probe_period_ns, setup.link_delay_ns), (150_000, 100));

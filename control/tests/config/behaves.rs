@@ -4,7 +4,7 @@ use super::documented::DOCUMENTED;
 use super::observed::{
     Late, average_delay, before_the_first_answer, dropped_at_ingress, ends_after, ingress_of_the_second,
     last_first_sent, losses, lowest_port, marks, payloads_in_a_full_egress_buffer, ports, probes, resent_at, retries,
-    rule, sizes, window, window_after_trims,
+    rule, sacks, sizes, window, window_after_trims,
 };
 use control::config::{Acts, attributes, find};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
@@ -122,6 +122,8 @@ const CASES: &[Case] = cases! { Case:
     "nscc.target_queue_delay" = "\"9us\"", "nscc.override_spec_target_queue_delay = true", "what NSCC does on a SACK that is 6 us late", |text| rule(text, Late(3_000)), "FairIncrease", "ProportionalIncrease";
     // Without limits all goes that the window lets through: 108 packets at once, and 36 in each 2 us once that is the round trip.
     "model.limits" = "true", "", LAST, last_first_sent, "10", "21";
+    // A burst of the pair is what a window lets through.
+    "model.own_sacks" = "true", "", "SACKs for 256 packets that come in bursts", sacks, "6", "256";
     // Fetches alone space packets then, 65 ns each.
     "model.burst" = "\"10us\"", LIMITED, LAST, last_first_sent, "21", "16";
     // 256 KB in 20 us are 102.4 Gbps, so a fetch takes 320 ns.
@@ -186,7 +188,9 @@ fn every_documented_attribute_has_a_case_but_those_of_records_and_what_can_only_
     }
     // Four of the NIC and what can only be read, and 24 of the monitor.
     assert_eq!(without, 29);
-    assert!(["model.limits", "model.burst", "model.pcie_round_trip"].iter().all(|full| has_case(full)));
+    assert!(
+        ["model.limits", "model.own_sacks", "model.burst", "model.pcie_round_trip"].iter().all(|full| has_case(full))
+    );
     assert!(
         CASES.iter().map(|case| case.full).chain(MOVES.iter().map(|case| case.full)).all(|full| find(full).is_some())
     );

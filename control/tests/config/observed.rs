@@ -163,6 +163,12 @@ pub(super) fn sizes(text: &str) -> String {
     joined(sent(text, FULL, 20 * US, pass).1.iter().map(|sent| sent.len))
 }
 
+/// How many SACKs the packets of a message of 1 MiB drew, where 108 come in one burst.
+pub(super) fn sacks(text: &str) -> String {
+    let (pair, _) = sent(text, MESSAGE, 100 * US, pass);
+    pair.nics[1].stats().tx_sacks.get().to_string()
+}
+
 /// How many UDP source ports 256 data packets have.
 pub(super) fn ports(text: &str) -> String {
     let (_, sent) = sent(text, MESSAGE, 100 * US, pass);

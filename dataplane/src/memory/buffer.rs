@@ -3,12 +3,15 @@
 use super::Extent;
 use super::map::Mapping;
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 const ALIGN: usize = 4096;
+
+/// From this size on memory is in huge pages, where the system gives them on demand: copies all over it look up fewer pages.
+const HUGE: usize = 2 << 20;
 
 /// A run of page-aligned memory that can be registered: zeroed memory of its own, or a file that other programs may map too. It is reached by copies alone, never by reference: a remote may write it
 /// at any time, as with any RDMA NIC. What a read returns while a remote writes the same bytes is not defined byte for byte; a
@@ -54,15 +57,27 @@ impl Buffer {
     /// Allocates `len` zeroed bytes.
     #[must_use]
     pub fn new(len: usize) -> Arc<Buffer> {
-        Self::try_new(len).unwrap_or_else(|| handle_alloc_error(Self::layout(len)))
+        Self::try_new(len).unwrap_or_else(|| match Self::layout(len) {
+            Some(layout) => handle_alloc_error(layout),
+            None => panic!("a buffer is smaller than the address space"),
+        })
     }
 
     /// Allocates `len` zeroed bytes; `None` where there are not so many.
     #[must_use]
     pub fn try_new(len: usize) -> Option<Arc<Buffer>> {
-        let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
-        // SAFETY: the layout has a size of at least one byte.
-        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let layout = Self::layout(len)?;
+        let ptr = if len < HUGE {
+            // SAFETY: the layout has a size of at least one byte.
+            NonNull::new(unsafe { alloc_zeroed(layout) })?
+        } else {
+            // SAFETY: as above.
+            let ptr = NonNull::new(unsafe { alloc(layout) })?;
+            want_huge_pages(ptr, len);
+            // SAFETY: so many bytes were allocated. The first to write them, so that their pages are what was asked for.
+            unsafe { ptr.write_bytes(0, len) };
+            ptr
+        };
         Some(Arc::new(Buffer { ptr, len, home: Home::Own }))
     }
 
@@ -86,8 +101,8 @@ impl Buffer {
         Arc::new(Buffer { ptr, len, home: Home::Foreign })
     }
 
-    fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len.max(1), ALIGN).expect("a buffer is smaller than the address space")
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len.max(1), if len < HUGE { ALIGN } else { HUGE }).ok()
     }
 
     /// Size in bytes.
@@ -151,11 +166,24 @@ impl Buffer {
     }
 }
 
+/// Asks for huge pages in memory that was not written yet. A system that has none goes on with what it has.
+fn want_huge_pages(ptr: NonNull<u8>, len: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: advice about pages of ours, aligned to them; it changes no byte.
+    unsafe {
+        libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (ptr, len);
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if matches!(self.home, Home::Own) {
-            // SAFETY: allocated in `new` with this layout.
-            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) };
+        if matches!(self.home, Home::Own)
+            && let Some(layout) = Self::layout(self.len)
+        {
+            // SAFETY: allocated in `try_new` with this layout.
+            unsafe { dealloc(self.ptr.as_ptr(), layout) };
         }
     }
 }

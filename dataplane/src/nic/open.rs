@@ -109,6 +109,7 @@ impl Nic {
             stats: QpStats::default(),
             rcvd_bytes_seen: 0,
             ack_queued: false,
+            sack_queued: false,
             in_resend: false,
             in_fresh: false,
             in_owing: false,

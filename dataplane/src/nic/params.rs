@@ -52,6 +52,9 @@ pub struct NicParams {
     pub distinct_retransmit_dscp: bool,
     /// A SACK's SKIP_ONCE passes the EV over once.
     pub ecn_skip: bool,
+    /// A SACK that waits to be sent stands for those that packets behind it draw, as far as its cumulative ACK reports them: one for a burst, where
+    /// frames come in bursts. Marked packets and retransmissions always draw their own.
+    pub merge_sacks: bool,
     /// The NIC takes part in endpoint operations: it answers EV probes, and hears the answers to its own.
     pub endpoint_operations: bool,
     /// Packets that the NIC's responders hold out of order in all; one more is refused for want of a bitmap.
@@ -83,6 +86,7 @@ impl Default for NicParams {
             trimming: true,
             distinct_retransmit_dscp: true,
             ecn_skip: true,
+            merge_sacks: false,
             endpoint_operations: true,
             out_of_order_limit: u32::MAX,
             held_immediates_limit: u32::MAX,

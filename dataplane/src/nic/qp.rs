@@ -299,6 +299,9 @@ pub(super) struct Qp {
     pub(super) rcvd_bytes_seen: u32,
     /// A transport ACK waits in the control queue.
     pub(super) ack_queued: bool,
+    /// A SACK that is neither for a marked packet nor for a retransmission waits in the control queue: it will report what arrives until it is
+    /// written.
+    pub(super) sack_queued: bool,
     /// In the group's list of QPs with something to send again.
     pub(super) in_resend: bool,
     /// In the group's list of QPs with something new to send.

@@ -225,9 +225,17 @@ impl Nic {
         let Some(qp) = self.qps[slot].as_deref_mut() else { return };
         let psn = Psn::new(packet.bth.psn);
         if due.sack {
-            let skip = if packet.ip.ecn == CONGESTION_EXPERIENCED { Skip::Once } else { Skip::None };
-            let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip };
-            enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
+            let marked = packet.ip.ecn == CONGESTION_EXPERIENCED;
+            // Marks and retransmissions are told of one by one.
+            let is_plain = !marked && !packet.bth.rtx;
+            if self.params.merge_sacks && is_plain && qp.sack_queued && !psn.is_after(qp.responder.cack()) {
+                self.stats.sacks_merged.add(1);
+            } else {
+                let skip = if marked { Skip::Once } else { Skip::None };
+                let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip };
+                let queued = enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
+                qp.sack_queued |= queued && is_plain;
+            }
         } else {
             let timestamp = timestamp(packet);
             qp.last_arrival = LastArrival { psn, ev: packet.ev(), at: now, timestamp };

@@ -206,6 +206,7 @@ fn compose(qp: &mut Qp, reply: &Reply, now: Ns, service_time: bool, stats: &Stat
     match reply.answer {
         Answer::Sack { origin, skip } => {
             stats.tx_sacks.add(1);
+            qp.sack_queued &= reply.rtx || skip != Skip::None;
             let mut sack = qp.responder.sack(origin, skip);
             (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
             sack.cc.tx_timestamp = reply.timestamp(now, service_time);

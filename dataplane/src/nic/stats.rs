@@ -122,6 +122,8 @@ counters! {
     completion_requests,
     /// SACKs sent.
     tx_sacks,
+    /// SACKs that were due, but not needed beside one that waited to be sent.
+    sacks_merged,
     /// SACKs received.
     rx_sacks,
     /// Transport ACKs and NAKs sent.
