@@ -121,7 +121,7 @@ fn bindings(flags: &[String]) {
         .header("src/shim.h")
         .clang_args(flags)
         .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
-        .allowlist_var("mrc_rss_addresses")
+        .allowlist_var("mrc_rss_addresses|mrc_multi_segs")
         // Packed and aligned at once, which Rust refuses; or nobody looks inside.
         .opaque_type("rte_mbuf|rte_mempool|rte_ring|rte_device|rte_arp_.*|rte_gtp_.*|rte_l2tpv2_.*|rte_eth_switch_info")
         .default_enum_style(bindgen::EnumVariation::Consts)

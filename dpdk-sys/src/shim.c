@@ -13,6 +13,7 @@
 #include <rte_prefetch.h>
 
 const uint64_t mrc_rss_addresses = RTE_ETH_RSS_IP;
+const uint64_t mrc_multi_segs = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 
 static inline void describe(const struct rte_mbuf *m, struct mrc_seg *s)
 {
@@ -82,9 +83,35 @@ void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_
 	rte_mempool_put_bulk(pool, (void *const *)mbufs, n);
 }
 
+/* DPDK wants a function where the last reference ends. The count never gets there. */
+static void nothing(void *data, void *opaque)
+{
+	(void)data;
+	(void)opaque;
+}
+
+void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *piece, void *data, uint16_t len, void *count,
+		   struct rte_mbuf *tail, uint16_t tail_len)
+{
+	struct rte_mbuf_ext_shared_info *shared = count;
+
+	if (shared->free_cb == NULL)
+		shared->free_cb = nothing;
+	rte_pktmbuf_attach_extbuf(piece, data, RTE_BAD_IOVA, len, shared);
+	piece->data_len = len;
+	tail->data_len = tail_len;
+	head->data_len = head_len;
+	head->pkt_len = (uint32_t)head_len + len + tail_len;
+	head->nb_segs = 3;
+	head->next = piece;
+	piece->next = tail;
+}
+
 uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, const uint16_t *lens, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++) {
+		if (lens[i] == 0)
+			continue;
 		mbufs[i]->data_len = lens[i];
 		mbufs[i]->pkt_len = lens[i];
 	}

@@ -47,7 +47,12 @@ void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n);
 /* Gives reserved mbufs back to their pool. */
 void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 
-/* Sets the lengths of n frames of one segment each and offers them to the port; returns how many it took. */
+/* Makes a frame of three segments: head, then len bytes at data that are somebody else's, then tail. All three mbufs are new ones. `count` is where
+ * the reference is counted: one is taken off when the frame is freed; it never reaches 0. */
+void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *piece, void *data, uint16_t len, void *count,
+		   struct rte_mbuf *tail, uint16_t tail_len);
+
+/* Sets the lengths of n frames of one segment each, except where the length is 0, and offers them to the port; returns how many it took. */
 uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, const uint16_t *lens, uint16_t n);
 
 /* Offers frames, whatever their shape, as they are; returns how many the port took. */
@@ -77,6 +82,9 @@ int mrc_device_known(const char *name);
 
 /* DPDK's log goes to a stream over fd, which is owned from now on. Returns 0, or a negative errno. */
 int mrc_log_to_fd(int fd);
+
+/* Frames of several segments can be sent. */
+extern const uint64_t mrc_multi_segs;
 
 /* RSS over the IP addresses, and over no port number. */
 extern const uint64_t mrc_rss_addresses;

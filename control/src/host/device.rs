@@ -118,6 +118,7 @@ impl Device {
         let engine = |k: usize| Nic::new(NicParams { seed: params.seed.wrapping_add(k as u64), ..params }, &infos);
         let mut nics: Vec<Nic> =
             (0..spec.workers).map(engine).collect::<Result<_, _>>().map_err(|e| Error::Usage(e.to_string()))?;
+        nics.iter_mut().for_each(Nic::lend_payload);
         let stats: Vec<Arc<Stats>> = nics.iter().map(|nic| Arc::clone(nic.stats())).collect();
         let clock = Clock::new(eal);
         let node = Node { id: spec.node_id, name: spec.name.as_str().into() };

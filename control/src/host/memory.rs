@@ -6,6 +6,11 @@ use super::error::HostError;
 use super::qp::QueuePair;
 use dataplane::memory::{Access, Buffer, Domain, Key, Region};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a region that is dropped waits for frames that refer to it, and how often it looks.
+const LENT_MAX: Duration = Duration::from_secs(2);
+const LENT_LOOK: Duration = Duration::from_micros(50);
 
 /// A protection domain: its QPs reach its regions, and no others. Clones are the same domain.
 #[derive(Clone, Debug)]
@@ -14,7 +19,8 @@ pub struct ProtectionDomain {
     domain: Domain,
 }
 
-/// A registered region. When it is dropped it is deregistered: every worker has forgotten its key when the drop returns.
+/// A registered region. When it is dropped it is deregistered: every worker has forgotten its key when the drop returns, and no frame refers to its
+/// memory any more.
 #[derive(Debug)]
 pub struct MemoryRegion {
     device: Arc<Inner>,
@@ -92,12 +98,33 @@ impl MemoryRegion {
     }
 }
 
+impl MemoryRegion {
+    /// Waits until no frame refers to the region; `false` when some do after [`LENT_MAX`], as where a port neither sends its frames nor gives them back.
+    fn is_back(&self) -> bool {
+        let key = self.key;
+        let lends =
+            || self.device.workers.iter().any(|worker| worker.call(move |_, nic, _| nic.lends(key)) == Ok(true));
+        let began = Instant::now();
+        while lends() {
+            if began.elapsed() > LENT_MAX {
+                tracing::warn!(
+                    key = key.0,
+                    "frames that a port holds refer to a region that is gone: its key is not used again"
+                );
+                return false;
+            }
+            std::thread::sleep(LENT_LOOK);
+        }
+        true
+    }
+}
+
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         let key = self.key;
         let forgotten =
             self.device.workers.iter().all(|worker| worker.call(move |_, nic, _| nic.deregister(key)).is_ok());
-        if forgotten {
+        if forgotten && self.is_back() {
             self.device.keys.lock().unwrap_or_else(PoisonError::into_inner).release(key);
         }
     }

@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) max_frame: usize,
     /// Room that the driver wants in a received mbuf.
     pub(super) rx_room: usize,
+    /// The driver reads what it sends by the CPU, segment by segment, so that a frame may refer to memory of ours. (A card would need it mapped.)
+    pub(super) pieces: bool,
 }
 
 impl Driver {
@@ -80,7 +82,7 @@ impl Driver {
     ) -> Result<Plan, Error> {
         let mtu = asked.unwrap_or(default);
         let frame = usize::from(mtu) + OVERHEAD;
-        let any = Plan { mtu, max_frame: frame, rx_room: frame };
+        let any = Plan { mtu, max_frame: frame, rx_room: frame, pieces: true };
         match self {
             Driver::Ring | Driver::Null => Ok(any),
             Driver::Memif => {
@@ -105,7 +107,8 @@ impl Driver {
                     return Err(Error::File { spec: spec.to_string(), path: "/dev/net/tun".into(), why });
                 }
                 let mtu = mtu.min(TAP_MTU);
-                Ok(Plan { mtu, max_frame: TAP_FRAME.min(usize::from(mtu) + OVERHEAD), rx_room: TAP_FRAME })
+                let max_frame = TAP_FRAME.min(usize::from(mtu) + OVERHEAD);
+                Ok(Plan { mtu, max_frame, rx_room: TAP_FRAME, pieces: false })
             }
             Driver::AfPacket => plan_af_packet(spec, asked, mtu, queues),
             // Network cards count receive buffers in units of up to 1 KiB, rounded down, and want room for the FCS.
@@ -113,6 +116,7 @@ impl Driver {
                 mtu,
                 max_frame: usize::from(mtu) + ETHERNET,
                 rx_room: (frame + FCS).next_multiple_of(RX_UNIT),
+                pieces: false,
             }),
         }
     }
@@ -189,7 +193,7 @@ fn plan_af_packet(spec: &mut PortSpec, asked: Option<u16>, mtu: u16, queues: u16
     }
     let max_frame = fits.min(usize::from(mtu) + ETHERNET);
     let mtu = u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX);
-    Ok(Plan { mtu, max_frame, rx_room: slot })
+    Ok(Plan { mtu, max_frame, rx_room: slot, pieces: false })
 }
 
 /// The interface's MTU. (sysfs would tell that of another network namespace.)

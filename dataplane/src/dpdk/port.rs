@@ -21,8 +21,8 @@ use super::tx::TxQueue;
 /// The default MTU: an MSS of 4,096 with any header stack.
 pub(super) const DEFAULT_MTU: u16 = 4_500;
 
-/// Frames up to this many bytes are sent from the pool of small mbufs.
-pub(super) const SMALL_FRAME: usize = 256;
+/// Frames up to this many bytes are sent from the pool of small mbufs, and so are headers before payload that stays where it is.
+pub(super) const SMALL_FRAME: usize = 320;
 
 /// How a port is to be set up.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct PortConfig {
     pub rx_desc: u16,
     /// Transmit descriptors of a queue; drivers adjust it.
     pub tx_desc: u16,
-    /// Mbufs for frames of up to 256 bytes. Best is one less than a power of two, and many: a line that is used again soon
+    /// Mbufs for frames of up to 320 bytes, and as many that refer to registered memory. Best is one less than a power of two, and many: a line that is used again soon
     /// is still in the peer core's cache.
     pub small: u32,
     /// Mbufs for larger frames. Fewer are better: 4 KiB each have to stay in the cache.
@@ -58,6 +58,7 @@ impl PortConfig {
         // Rings and descriptors are small beside the mbufs.
         let rings = usize::from(self.queues) * (usize::from(self.rx_desc) + usize::from(self.tx_desc)) * 64;
         Pool::bytes(self.small, SMALL_FRAME)
+            + Pool::bytes(self.small, 0)
             + Pool::bytes(self.large, frame)
             + Pool::bytes(self.rx_count(), frame.next_multiple_of(RX_UNIT))
             + rings
@@ -119,6 +120,8 @@ pub(super) struct Inner {
     /// The device to remove, unless it is on a bus.
     pub(super) vdev: Option<CString>,
     pub(super) max_frame: usize,
+    /// Frames may have pieces of registered memory.
+    pub(super) pieces: bool,
     /// Of a port that is started when its peer is there.
     pub(super) gate: Option<Gate>,
     pub(super) pools: Arc<Pools>,
@@ -131,6 +134,8 @@ pub(super) struct Inner {
 pub(super) struct Pools {
     pub(super) small: Pool,
     pub(super) large: Pool,
+    /// Without bytes of their own: they refer to registered memory. `None` where the port takes none such.
+    pub(super) pieces: Option<Pool>,
     /// To receive into; `None` where frames arrive in the sender's own mbufs.
     rx: Option<Pool>,
 }
@@ -192,6 +197,7 @@ impl Port {
             gate,
             vdev,
             max_frame: plan.max_frame,
+            pieces: false,
             pools: Arc::new(pools),
             _pair: None,
             _files: spec.files,
@@ -200,8 +206,9 @@ impl Port {
         Port::start(inner, config, plan.mtu)
     }
 
-    pub(super) fn start(inner: Inner, config: &PortConfig, mtu: u16) -> Result<Port, Error> {
-        let (id, name, queues) = (inner.id, inner.name.as_str(), config.queues);
+    pub(super) fn start(mut inner: Inner, config: &PortConfig, mtu: u16) -> Result<Port, Error> {
+        let (id, name, queues) = (inner.id, inner.name.clone(), config.queues);
+        let name = name.as_str();
         let check = |what: &'static str, (code, said): (i32, Said)| {
             if code < 0 { Err(step(name, what, code, said)) } else { Ok(()) }
         };
@@ -220,6 +227,12 @@ impl Port {
             // On the addresses alone: MRC sprays over source ports, and a peer belongs to one worker.
             conf.rxmode.mq_mode = sys::RTE_ETH_MQ_RX_RSS;
             conf.rx_adv_conf.rss_conf.rss_hf = rss;
+        }
+        // SAFETY: a constant.
+        let segments = info.tx_offload_capa & unsafe { sys::mrc_multi_segs };
+        inner.pieces = segments != 0 && inner.pools.pieces.is_some();
+        if inner.pieces {
+            conf.txmode.offloads |= segments;
         }
         // SAFETY: as above.
         let set = capture(|| unsafe { sys::rte_eth_dev_configure(id, queues, queues, &raw const conf) });
@@ -413,6 +426,10 @@ impl Pools {
         Ok(Pools {
             small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME, -1)?,
             large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame, -1)?,
+            pieces: plan
+                .pieces
+                .then(|| Pool::new(&format!("references of {what}"), config.small, 0, -1))
+                .transpose()?,
             rx: receives
                 .then(|| Pool::new(&format!("received frames of {what}"), config.rx_count(), plan.rx_room, -1))
                 .transpose()?,

@@ -34,7 +34,7 @@ impl PairConfig<'_> {
     fn plan(&self) -> Plan {
         let mtu = self.configs[0].mtu.unwrap_or(DEFAULT_MTU);
         let max_frame = usize::from(mtu) + OVERHEAD;
-        Plan { mtu, max_frame, rx_room: max_frame }
+        Plan { mtu, max_frame, rx_room: max_frame, pieces: true }
     }
 
     fn pools(&self) -> Result<[Arc<Pools>; 2], Error> {
@@ -142,6 +142,7 @@ impl Port {
             gate: None,
             vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
             max_frame: plan.max_frame,
+            pieces: false,
             pools,
             _pair: Some(Arc::clone(pair)),
             _files: Vec::new(),

@@ -8,6 +8,7 @@ use dpdk_sys as sys;
 use super::BURST;
 use super::pool::Pool;
 use super::port::{Inner, Pools, SMALL_FRAME};
+use crate::memory::Lent;
 use crate::nic::{PortId, TxBurst};
 
 /// Mbufs of one size, ready to be lent, and a burst more on its way into the cache.
@@ -61,6 +62,13 @@ impl Stock {
         true
     }
 
+    /// The mbuf that was made ready for the next slot.
+    #[inline]
+    fn take(&mut self) -> *mut sys::rte_mbuf {
+        self.at += 1;
+        self.ready[self.at - 1]
+    }
+
     fn empty(&mut self, pool: &Pool) {
         let n = (self.len - self.at) as u32;
         // SAFETY: those from `at` on were prepared and not used; those ahead were reserved and not prepared.
@@ -76,12 +84,18 @@ impl Stock {
     }
 }
 
+/// The slot that is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lent {
+enum Slot {
     None,
     Small,
     Large,
+    /// Around a piece of registered memory.
+    Around,
 }
+
+/// What a frame that is in order already has for its length.
+const MEASURED: u16 = 0;
 
 /// The transmitting side of a queue: up to [`BURST`] frames wait for the port.
 #[derive(Debug)]
@@ -89,10 +103,16 @@ pub struct TxQueue {
     pending: [*mut sys::rte_mbuf; BURST],
     lens: [u16; BURST],
     len: usize,
-    lent: Lent,
+    lent: Slot,
     lent_len: u16,
+    /// Of a slot around a piece: the piece, and what follows it.
+    piece: Option<Lent>,
+    tail_len: u16,
     small: Stock,
     large: Stock,
+    /// For references to registered memory, and for what follows those.
+    pieces: Stock,
+    tails: Stock,
     /// Slots refused because the pool was empty.
     alloc_failures: u64,
     /// Flushes of which the port took nothing.
@@ -112,10 +132,14 @@ impl TxQueue {
             pending: [null_mut(); BURST],
             lens: [0; BURST],
             len: 0,
-            lent: Lent::None,
+            lent: Slot::None,
             lent_len: 0,
+            piece: None,
+            tail_len: 0,
             small: Stock::new(),
             large: Stock::new(),
+            pieces: Stock::new(),
+            tails: Stock::new(),
             alloc_failures: 0,
             stalls: 0,
             too_long: 0,
@@ -142,7 +166,7 @@ impl TxQueue {
     /// for a frame that the port can't carry.
     #[inline]
     pub fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.lent = Lent::None;
+        self.lent = Slot::None;
         if self.len == BURST {
             return None;
         }
@@ -151,9 +175,9 @@ impl TxQueue {
             return None;
         }
         let (stock, pool, lent) = if len <= SMALL_FRAME {
-            (&mut self.small, &self.port.pools.small, Lent::Small)
+            (&mut self.small, &self.port.pools.small, Slot::Small)
         } else {
-            (&mut self.large, &self.port.pools.large, Lent::Large)
+            (&mut self.large, &self.port.pools.large, Slot::Large)
         };
         if !stock.fill(pool) {
             self.alloc_failures += 1;
@@ -170,11 +194,12 @@ impl TxQueue {
     #[inline]
     pub fn commit(&mut self) {
         let stock = match self.lent {
-            Lent::None => return,
-            Lent::Small => &mut self.small,
-            Lent::Large => &mut self.large,
+            Slot::None => return,
+            Slot::Small => &mut self.small,
+            Slot::Large => &mut self.large,
+            Slot::Around => return self.commit_around(),
         };
-        self.lent = Lent::None;
+        self.lent = Slot::None;
         if let (Some(mbuf), Some(len), Some(ready)) =
             (self.pending.get_mut(self.len), self.lens.get_mut(self.len), stock.ready.get(stock.at))
         {
@@ -184,13 +209,90 @@ impl TxQueue {
         }
     }
 
+    /// Can frames have pieces of registered memory?
+    #[inline]
+    #[must_use]
+    pub fn takes_pieces(&self) -> bool {
+        self.port.pieces
+    }
+
+    /// Lends room before and behind a piece of registered memory; `None`, and the piece is back, as for [`TxQueue::slot`].
+    #[inline]
+    pub fn slot_around(&mut self, head: usize, piece: Lent, tail: usize) -> Option<(&mut [u8], &mut [u8])> {
+        self.lent = Slot::None;
+        if self.len == BURST {
+            return None;
+        }
+        let port = &self.port;
+        let pool = port.pools.pieces.as_ref().filter(|_| port.pieces)?;
+        if head + piece.len() + tail > port.max_frame || head.max(tail) > SMALL_FRAME {
+            self.too_long += 1;
+            return None;
+        }
+        let small = &port.pools.small;
+        if !(self.small.fill(small) && self.tails.fill(small) && self.pieces.fill(pool)) {
+            self.alloc_failures += 1;
+            return None;
+        }
+        self.lent = Slot::Around;
+        (self.lent_len, self.tail_len) = (head as u16, tail as u16);
+        self.piece = Some(piece);
+        let (before, behind) = (self.small.data.get(self.small.at)?, self.tails.data.get(self.tails.at)?);
+        // SAFETY: both mbufs are ours, empty, in one segment, and of a pool with room for as many bytes. They are two, so the slices do not overlap.
+        Some(unsafe {
+            (
+                core::slice::from_raw_parts_mut(before.cast::<u8>(), head),
+                core::slice::from_raw_parts_mut(behind.cast::<u8>(), tail),
+            )
+        })
+    }
+
+    fn commit_around(&mut self) {
+        self.lent = Slot::None;
+        let (Some(piece), Some(place), Some(measured)) =
+            (self.piece.take(), self.pending.get_mut(self.len), self.lens.get_mut(self.len))
+        else {
+            return;
+        };
+        let (data, len, count) = piece.into_raw();
+        let (head, middle, tail) = (self.small.take(), self.pieces.take(), self.tails.take());
+        // SAFETY: the mbufs were prepared, are ours, and are three. The memory stays until its count says that the frame is freed, which
+        // freeing the mbuf that refers to it does; the count lies as DPDK has it.
+        unsafe {
+            let (data, count) = (data.as_ptr().cast(), count.as_ptr().cast());
+            sys::mrc_tx_around(head, self.lent_len, middle, data, len as u16, count, tail, self.tail_len);
+        }
+        (*place, *measured) = (head, MEASURED);
+        self.len += 1;
+    }
+
+    /// Frames that wait for the port get copies of their pieces.
+    pub fn copy_pieces(&mut self) {
+        self.piece = None;
+        self.lent = Slot::None;
+        let pool = self.port.pools.large.as_ptr();
+        for (mbuf, &len) in self.pending.iter_mut().zip(&self.lens).take(self.len) {
+            if len != MEASURED {
+                continue;
+            }
+            // SAFETY: what waits is ours; the copy has its own bytes, in segments of the pool.
+            unsafe {
+                let copy = sys::rte_pktmbuf_copy(*mbuf, pool, 0, u32::MAX);
+                if !copy.is_null() {
+                    sys::rte_pktmbuf_free_bulk(mbuf, 1);
+                    *mbuf = copy;
+                }
+            }
+        }
+    }
+
     /// Offers what waits to the port, and returns how many frames it took. The others stay, in order.
     #[inline]
     pub fn flush(&mut self) -> usize {
         if self.len == 0 {
             return 0;
         }
-        self.lent = Lent::None;
+        self.lent = Slot::None;
         let _within = match &self.port.gate {
             None => None,
             Some(gate) => match gate.enter(self.queue, true) {
@@ -253,7 +355,11 @@ impl Drop for TxQueue {
             unsafe { sys::rte_pktmbuf_free_bulk(self.pending.as_mut_ptr(), self.len as u32) };
         }
         self.small.empty(&self.port.pools.small);
+        self.tails.empty(&self.port.pools.small);
         self.large.empty(&self.port.pools.large);
+        if let Some(pool) = &self.port.pools.pieces {
+            self.pieces.empty(pool);
+        }
     }
 }
 
@@ -294,6 +400,21 @@ impl TxBurst for TxPorts {
     fn slot(&mut self, port: PortId, len: usize) -> Option<&mut [u8]> {
         self.lent = usize::from(port.0);
         self.queues.get_mut(self.lent)?.slot(len)
+    }
+
+    #[inline]
+    fn takes_pieces(&self, port: PortId) -> bool {
+        self.queues.get(usize::from(port.0)).is_some_and(TxQueue::takes_pieces)
+    }
+
+    #[inline]
+    fn slot_around(&mut self, port: PortId, head: usize, piece: Lent, tail: usize) -> Option<(&mut [u8], &mut [u8])> {
+        self.lent = usize::from(port.0);
+        self.queues.get_mut(self.lent)?.slot_around(head, piece, tail)
+    }
+
+    fn copy_pieces(&mut self) {
+        self.queues.iter_mut().for_each(TxQueue::copy_pieces);
     }
 
     #[inline]

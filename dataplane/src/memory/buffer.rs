@@ -155,6 +155,17 @@ impl Buffer {
         Ok(())
     }
 
+    /// Copies `len` bytes of `from`, from `from_at` on, to `at`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], of either; nothing is written then.
+    pub fn copy(&self, at: usize, from: &Buffer, from_at: usize, len: usize) -> Result<(), OutOfRange> {
+        let (to, from) = (self.at(at, len)?, from.at(from_at, len)?);
+        // SAFETY: both have so many bytes, which may be the same ones.
+        unsafe { core::ptr::copy(from.as_ptr(), to.as_ptr(), len) };
+        Ok(())
+    }
+
     /// The bytes at `at` as an extent.
     ///
     /// # Errors
@@ -209,6 +220,10 @@ mod tests {
         let mut out = [0; 5];
         buffer.read(95, &mut out).unwrap();
         assert_eq!(out, [0, 1, 1, 1, 1]);
+        buffer.copy(94, &buffer, 95, 3).unwrap();
+        assert!(buffer.copy(98, &buffer, 0, 3).is_err() && buffer.copy(0, &buffer, 98, 3).is_err());
+        buffer.read(93, &mut out).unwrap();
+        assert_eq!(out, [0, 0, 1, 1, 1]);
     }
 
     #[test]

@@ -34,6 +34,13 @@ impl<'a> Extent<'a> {
         self.ptr.as_ptr()
     }
 
+    /// Copies the bytes into `out`, as many as both have.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        let count = self.len.min(out.len());
+        // SAFETY: so many bytes are readable, and `out` is exclusively borrowed.
+        unsafe { core::ptr::copy_nonoverlapping(self.ptr.as_ptr(), out.as_mut_ptr(), count) };
+    }
+
     /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {

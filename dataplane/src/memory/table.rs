@@ -126,6 +126,25 @@ impl Target<'_> {
         self.len == 0
     }
 
+    pub(super) const fn ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// The range as an extent.
+    #[must_use]
+    pub const fn extent(&self) -> Extent<'_> {
+        // SAFETY: readable for as long as the table is borrowed.
+        unsafe { Extent::from_raw(self.ptr, self.len) }
+    }
+
+    /// The range without its first `count` bytes; empty where it has no more.
+    #[must_use]
+    pub fn skip(&self, count: usize) -> Self {
+        let count = count.min(self.len);
+        // SAFETY: `count` is at most the length of the range.
+        Target { ptr: unsafe { self.ptr.add(count) }, len: self.len - count, life: PhantomData }
+    }
+
     /// Copies the frame's bytes from `at` on into the range, as many as it holds. The caller has verified the
     /// frame's iCRC.
     #[inline]
@@ -198,6 +217,12 @@ impl Table {
         range(self.region(domain, key)?, va, len)
     }
 
+    /// The memory of a region.
+    #[must_use]
+    pub fn memory(&self, domain: Domain, key: Key) -> Option<&Arc<Buffer>> {
+        self.region(domain, key).ok().map(|region| &region.memory)
+    }
+
     /// The range of `len` bytes at `va`, for a write by a remote.
     ///
     /// # Errors
@@ -248,6 +273,12 @@ pub fn checksum<F: RxFrame>(frame: &F, at: usize, len: usize, icrc: &mut Icrc) {
     frame.body(at, len, |extent| icrc.update(as_slice(&extent)));
 }
 
+/// Carries `icrc` on over an extent.
+#[inline]
+pub fn checksum_extent(extent: &Extent<'_>, icrc: &mut Icrc) {
+    icrc.update(as_slice(extent));
+}
+
 /// The `N` bytes of the frame at `at`; zeros where it ends before.
 #[inline]
 pub fn read_bytes<const N: usize, F: RxFrame>(frame: &F, at: usize) -> [u8; N] {
@@ -270,8 +301,8 @@ pub fn copy_bytes<F: RxFrame>(frame: &F, at: usize, out: &mut [u8]) -> usize {
 
 #[inline]
 fn as_slice<'a>(extent: &'a Extent<'_>) -> &'a [u8] {
-    // SAFETY: the bytes are readable for the extent's life. Transmitters copy payload into frames that they then give up, so
-    // nobody writes them while they are read.
+    // SAFETY: the bytes are readable for the extent's life. Transmitters copy payload into frames that they then give up, or lend it from where it
+    // lies; that its owner leaves alone until the request completes, which it does not before all frames that refer to it are gone.
     unsafe { core::slice::from_raw_parts(extent.as_ptr(), extent.len()) }
 }
 

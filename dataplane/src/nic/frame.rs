@@ -4,11 +4,33 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PortId(pub u8);
 
+use crate::memory::Lent;
+
 /// Frames on their way out. The engine asks for a slot, fills all of it, and commits it.
 pub trait TxBurst {
     /// Lends room for a frame of exactly `len` bytes on `port`; `None` when the port's queue or pool is full
     /// (the engine asks again at its next turn). A slot that is not committed is lent again.
     fn slot(&mut self, port: PortId, len: usize) -> Option<&mut [u8]>;
+
+    /// Can frames on `port` carry payload as a segment that refers to registered memory?
+    fn takes_pieces(&self, _port: PortId) -> bool {
+        false
+    }
+
+    /// Lends room for a frame of which `piece` is the middle: `head` bytes before and `tail` bytes behind it. It is committed as any slot. The
+    /// piece comes back once nobody reads the frame any more, or at once where there is no slot.
+    fn slot_around(
+        &mut self,
+        _port: PortId,
+        _head: usize,
+        _piece: Lent,
+        _tail: usize,
+    ) -> Option<(&mut [u8], &mut [u8])> {
+        None
+    }
+
+    /// Frames that no port has taken yet get copies of their pieces, which come back: their owner can wait no longer.
+    fn copy_pieces(&mut self) {}
 
     /// The slot lent last is complete. The driver reports its acceptance by the port, in order, through
     /// [`crate::nic::Nic::sent`].

@@ -15,6 +15,7 @@ mod events;
 mod frame;
 mod group;
 mod host;
+mod lending;
 mod life;
 mod limits;
 mod open;
@@ -60,7 +61,7 @@ pub use tap::{Direction, FrameBytes, Happening, LifeEvent, PacketKind, QpEnds, S
 
 use crate::Ns;
 use crate::congestion::Window;
-use crate::memory::{Key, Region, Table};
+use crate::memory::{Key, LoanId, Loans, Region, Table};
 use crate::path::{PortMask, Spraying};
 use crate::transport::{Fault, Loss, Observer, Wheel};
 use crate::wire::Rules;
@@ -151,6 +152,11 @@ pub struct Nic {
     /// Groups with a QP that could send, in the order of their turns.
     round: VecDeque<usize>,
     memory: Table,
+    loans: Loans,
+    /// Slots of QPs with messages that wait for payload to come back.
+    holding: Vec<u32>,
+    /// Payload is wanted back that frames before a port may hold.
+    recall: bool,
     wheel: Wheel,
     /// Replies that wait for the port.
     control: VecDeque<Reply>,
@@ -195,6 +201,8 @@ struct Outcome<'a> {
     completions: &'a mut VecDeque<CompletionEntry>,
     events: &'a mut Events,
     stats: &'a Stats,
+    loans: &'a mut Loans,
+    recall: &'a mut bool,
     /// Packets of the QP whose timers ran out, by this.
     timeouts: u64,
     tap: Witness<'a>,
@@ -234,6 +242,15 @@ impl Observer for Outcome<'_> {
     }
 
     #[inline]
+    fn is_returned(&mut self, loan: LoanId) -> bool {
+        self.loans.end(loan)
+    }
+
+    fn abandoned(&mut self, loan: LoanId) {
+        *self.recall |= !self.loans.abandon(loan);
+    }
+
+    #[inline]
     fn completed(&mut self, completion: Completion, wanted: bool) {
         let counter = if completion.status == Status::Success { &self.stats.completed } else { &self.stats.failed };
         counter.add(1);
@@ -270,6 +287,9 @@ impl Nic {
             free_groups: Vec::new(),
             round: VecDeque::new(),
             memory: Table::default(),
+            loans: Loans::default(),
+            holding: Vec::new(),
+            recall: false,
             wheel: Wheel::new(),
             control: VecDeque::with_capacity(CONTROL_QUEUE_MAX),
             owing: VecDeque::new(),
@@ -318,7 +338,8 @@ impl Nic {
         self.memory.insert(key, region);
     }
 
-    /// Forgets a region: nothing is written through its key from now on. `false` when the key was not known.
+    /// Forgets a region: nothing is written through its key from now on. `false` when the key was not known. Frames may refer to it for a while
+    /// where payload is lent: [`Nic::lends`].
     pub fn deregister(&mut self, key: Key) -> bool {
         self.memory.remove(key)
     }
@@ -388,6 +409,8 @@ impl Nic {
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,
+            loans: &mut self.loans,
+            recall: &mut self.recall,
             timeouts: 0,
             tap: Witness::of(&mut self.tap, qp),
         };

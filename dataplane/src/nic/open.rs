@@ -229,6 +229,8 @@ impl Nic {
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,
+            loans: &mut self.loans,
+            recall: &mut self.recall,
             timeouts: 0,
             tap: Witness::of(&mut self.tap, &qp),
         };

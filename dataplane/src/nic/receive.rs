@@ -390,8 +390,12 @@ impl Nic {
         match qp.requester.on_ack(now, Psn::new(packet.bth.psn), aeth, &mut outcome) {
             Ok(report) if report.beyond_sent => return Err(DropReason::AcknowledgesUnsent),
             Ok(report) => {
+                let is_held = qp.requester.is_held();
                 if report.idle {
                     self.stats.idle_acknowledgements.add(1);
+                }
+                if is_held {
+                    self.hold(slot);
                 }
                 self.refresh(slot);
             }
@@ -451,8 +455,12 @@ pub(super) fn enqueue(control: &mut std::collections::VecDeque<Reply>, stats: &s
 /// Is the iCRC right? It is checked on the source, before anything is written.
 #[inline]
 fn icrc_holds<F: RxFrame>(frame: &F, packet: &Packet) -> bool {
-    let Some(mut icrc) = packet.icrc_over_headers(frame.head()) else { return false };
+    let head = frame.head();
     let end = packet.icrc_at();
+    if let (Some(icrc), Some(told)) = (packet.icrc_at_once(head), head.get(end..end + ICRC_LEN)) {
+        return icrc.finish() == told;
+    }
+    let Some(mut icrc) = packet.icrc_over_headers(head) else { return false };
     checksum(frame, packet.payload_at, end - packet.payload_at, &mut icrc);
     icrc.finish() == read_bytes::<ICRC_LEN, F>(frame, end)
 }

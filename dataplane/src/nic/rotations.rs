@@ -64,12 +64,6 @@ const fn engine_port(port: u8) -> PortId {
     PortId(port.saturating_sub(1))
 }
 
-impl Way {
-    const fn of(pick: Pick) -> Way {
-        Way { ev: pick.ev.value, port: engine_port(pick.ev.port), segment: pick.ev.segment, pick: Some(pick) }
-    }
-}
-
 impl Qp {
     /// The Ethernet addresses on a port, where they are not the template's.
     #[inline]
@@ -102,7 +96,12 @@ impl Nic {
         full: FullPorts,
     ) -> Result<Way, NoPath> {
         match path {
-            QpPath::Sprayed(rotation) => self.rotations[rotation].spraying.choose(now, full.full).map(Way::of),
+            QpPath::Sprayed(rotation) => {
+                let spraying = &mut self.rotations[rotation].spraying;
+                let pick = spraying.choose(now, full.full)?;
+                let segment = spraying.segment(&pick);
+                Ok(Way { ev: pick.value, port: engine_port(pick.port), segment, pick: Some(pick) })
+            }
             QpPath::Own(udp_port) => self.own_way(udp_port.into(), port, at, full),
         }
     }

@@ -7,12 +7,12 @@ use crate::transport::Psn;
 use crate::wire::{Addressing, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Template, WriteHeaders};
 use core::net::Ipv4Addr;
 
-fn ends() -> [Endpoint; 2] {
+pub(super) fn ends() -> [Endpoint; 2] {
     [1, 2].map(|n| Endpoint { mac: MacAddr([2, 0, 0, 0, 0, n]), ip: Ipv4Addr::new(10, 0, 0, n).into() })
 }
 
 /// A NIC with `count` QPs.
-fn nic(params: NicParams, count: usize) -> (Nic, Vec<Qpn>) {
+pub(super) fn nic(params: NicParams, count: usize) -> (Nic, Vec<Qpn>) {
     let [local, remote] = ends();
     let mut nic = Nic::new(params, &[PortInfo { mac: local.mac, max_frame: 9_000 }]).unwrap();
     let mut numbers = QpNumbers::default();

@@ -2,14 +2,15 @@
 
 use super::group::GroupState;
 use super::reply::Wrote;
-use super::rotations::FullPorts;
+use super::rotations::{FullPorts, Way};
 use super::tap::PacketKind::Write;
 use super::tap::{Direction, Leaving, show};
 use super::{Nic, PortId, Qpn, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
+use crate::memory::{Lent, checksum_extent};
 use crate::path::NoPath;
 use crate::transport::{Fault, Outgoing, Psn, RttMode};
-use crate::wire::{Bth, Ext, Marks, Timestamp, WriteHeaders};
+use crate::wire::{Bth, Ext, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, padding};
 
 /// ECN field of data packets, so that switches can mark them.
 pub(super) const ECT0: u8 = 2;
@@ -39,6 +40,41 @@ enum Turn {
     NoFetch,
 }
 
+/// A data packet that is to be written, and where it goes.
+#[derive(Clone, Copy)]
+struct LeavingData<'a> {
+    packet: &'a Outgoing,
+    way: &'a Way,
+    marks: Marks,
+    ext: &'a Ext,
+    /// Of the whole frame, in bytes.
+    len: usize,
+    now: Ns,
+}
+
+impl LeavingData<'_> {
+    #[inline]
+    fn bth(&self, peer_qpn: u32) -> Bth {
+        Bth {
+            ack_request: self.packet.ack_request,
+            rtx: self.packet.is_retransmission(),
+            tsh: matches!(self.ext, Ext::Write(WriteHeaders { timestamp: Some(_), .. })),
+            ..Bth::new(self.packet.opcode, peer_qpn, self.packet.psn.get())
+        }
+    }
+}
+
+/// What became of a data packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// It is in its slot.
+    Yes,
+    /// The port takes no more for now.
+    NoSlot,
+    /// The slot is not as long as the frame: a driver's fault.
+    Misfit,
+}
+
 /// How a group's QPs with something to send again fared.
 enum Served {
     /// The turn is decided.
@@ -61,6 +97,9 @@ impl Nic {
     pub fn transmit<T: TxBurst>(&mut self, now: Ns, out: &mut T) -> usize {
         let mut full = FullPorts::none_of(self.ports.len());
         self.turned_at = now;
+        if self.recall || !self.holding.is_empty() {
+            self.call_in(now, out);
+        }
         self.limits.busy(now, &mut full);
         if full.is_everything() {
             return 0;
@@ -281,12 +320,13 @@ impl Nic {
     #[inline]
     fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T, full: &mut FullPorts) -> Turn {
         let Some(qp) = self.qps[slot].as_deref() else { return Turn::Over };
-        let (path, own_port, at, group) = (qp.path, qp.port, qp.destination, qp.group);
+        let (path, own_port, at) = (qp.path, qp.port, qp.destination);
         let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(|| Timestamp::of(now));
         let ext =
             Ext::Write(WriteHeaders { meth: packet.meth, timestamp, reth: packet.reth, immediate: packet.immediate });
         let payload = packet.len as usize;
         let len = qp.template.frame_len(ext.len(), payload);
+        let (domain, headers) = (qp.domain, qp.template.frame_len(ext.len(), 0) - ICRC_LEN);
         if !self.limits.may_fetch(now, len as u64) {
             return Turn::NoFetch;
         }
@@ -294,50 +334,101 @@ impl Nic {
             Ok(way) => way,
             Err(why) => return Turn::NoWay(why),
         };
-        let Some(frame) = out.slot(way.port, len) else {
-            full.add(way.port);
-            return Turn::NoWay(NoPath::PortsFull);
-        };
-        let Some(qp) = self.qps[slot].as_deref_mut() else { return Turn::Over };
-        let source = match payload {
-            0 => None,
-            _ => match self.memory.local(qp.domain, packet.local_key, packet.local_va, payload) {
-                Ok(source) => Some(source),
-                Err(_) => {
-                    self.fail(now, slot, Some(Fault::LocalProtection));
-                    return Turn::Unused;
-                }
-            },
-        };
+        if payload > 0 && self.memory.local(domain, packet.local_key, packet.local_va, payload).is_err() {
+            self.fail(now, slot, Some(Fault::LocalProtection));
+            return Turn::Unused;
+        }
         let again = packet.is_retransmission();
         let marks = Marks { ev: way.ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
-        let bth = Bth {
-            ack_request: packet.ack_request,
-            rtx: again,
-            tsh: timestamp.is_some(),
-            ..Bth::new(packet.opcode, qp.peer_qpn, packet.psn.get())
+        let leaving = LeavingData { packet, way: &way, marks, ext: &ext, len, now };
+        let lead = self.lead(way.port, headers, payload, out);
+        let lent = lead.and_then(|lead| Some((lead, self.lend(slot, packet, lead)?)));
+        let written = match lent {
+            Some((lead, lent)) => self.write_around(slot, &leaving, headers + lead, lent, out),
+            None => self.write_whole(slot, &leaving, out),
         };
-        let Some(body) = qp.template.write_headers(frame, marks, &bth, &ext, payload) else { return Turn::NoFetch };
-        qp.address(frame, &way, marks);
-        if let (Some(source), Some(room)) = (source, frame.get_mut(body..body + payload)) {
+        match written {
+            Written::Yes => {}
+            Written::NoSlot => {
+                full.add(way.port);
+                return Turn::NoWay(NoPath::PortsFull);
+            }
+            Written::Misfit => return Turn::NoFetch,
+        }
+        out.commit();
+        let packet = self.account(slot, packet, way.ev, again);
+        self.take_way(path, &way);
+        self.committed(now, way.port, Accepting { len: len as u32, is_data: true, packet }, payload, full);
+        Turn::Sent
+    }
+
+    /// Writes a frame into one slot, with a copy of its payload.
+    #[inline]
+    fn write_whole<T: TxBurst>(&mut self, slot: usize, leaving: &LeavingData<'_>, out: &mut T) -> Written {
+        let LeavingData { packet, way, marks, ext, len, now } = *leaving;
+        let Some(frame) = out.slot(way.port, len) else { return Written::NoSlot };
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Written::Misfit };
+        let payload = packet.len as usize;
+        let bth = leaving.bth(qp.peer_qpn);
+        let Some(body) = qp.template.write_headers(frame, marks, &bth, ext, payload) else { return Written::Misfit };
+        qp.address(frame, way, marks);
+        if payload > 0
+            && let Ok(source) = self.memory.local(qp.domain, packet.local_key, packet.local_va, payload)
+            && let Some(room) = frame.get_mut(body..body + payload)
+        {
             source.copy_out(room);
         }
         if !qp.template.seal(frame, body, payload) {
-            return Turn::NoFetch;
+            return Written::Misfit;
         }
         if let Some(tap) = &mut self.tap {
             let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
-            let (psn, way) = (packet.psn.get(), &way);
+            let psn = packet.psn.get();
             let leaving = Leaving { at: now, way, direction, kind: Write, psn, payload, ecn: ECT0, nack: None, frame };
             show(&mut **tap, &self.rotations, qp, &leaving);
         }
-        out.commit();
+        Written::Yes
+    }
+
+    /// Writes a frame whose payload is lent, but for what stands in its first `head` bytes.
+    #[inline]
+    fn write_around<T: TxBurst>(
+        &mut self,
+        slot: usize,
+        leaving: &LeavingData<'_>,
+        head: usize,
+        lent: Lent,
+        out: &mut T,
+    ) -> Written {
+        let LeavingData { packet, way, marks, ext, len, .. } = *leaving;
+        let payload = packet.len as usize;
+        let pad = padding(payload);
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Written::Misfit };
+        let Ok(source) = self.memory.local(qp.domain, packet.local_key, packet.local_va, payload) else {
+            return Written::Misfit;
+        };
+        let Some((head, tail)) = out.slot_around(way.port, head, lent, pad + ICRC_LEN) else { return Written::NoSlot };
+        let bth = leaving.bth(qp.peer_qpn);
+        let written = qp.template.write_headers_of(head, len, marks, &bth, ext, payload);
+        let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
+        source.copy_out(room);
+        let rest = source.skip(room.len());
+        qp.address(head, way, marks);
+        let Some(mut icrc) = qp.template.icrc_over(head) else { return Written::Misfit };
+        checksum_extent(&rest.extent(), &mut icrc);
+        if Template::end(tail, icrc, pad) { Written::Yes } else { Written::Misfit }
+    }
+
+    /// Counts a data packet that is written. Gives what its timer is for, if it has one.
+    #[inline]
+    fn account(&mut self, slot: usize, packet: &Outgoing, ev: u32, again: bool) -> Option<(Qpn, Psn)> {
+        let qp = self.qps[slot].as_deref_mut()?;
         let nominal = self.params.transport.nominal(packet.len);
-        qp.requester.committed(packet, way.ev, nominal);
+        qp.requester.committed(packet, ev, nominal);
         self.stats.tx_data.add(1);
         qp.stats.sent += 1;
-        let group = &mut self.groups[group];
-        let packet = if packet.is_tracked() {
+        let group = &mut self.groups[qp.group];
+        let tracked = if packet.is_tracked() {
             group.window.sent(nominal);
             if let Some(cause) = packet.again() {
                 self.stats.retransmits.add(1);
@@ -353,8 +444,6 @@ impl Nic {
         if list.len() > 1 {
             list.rotate_left(1);
         }
-        self.take_way(path, &way);
-        self.committed(now, way.port, Accepting { len: len as u32, is_data: true, packet }, payload, full);
-        Turn::Sent
+        tracked
     }
 }

@@ -7,6 +7,7 @@ mod tests;
 use super::draw::EvSet;
 use super::profile::{Copies, Ev};
 use crate::Ns;
+use core::net::Ipv6Addr;
 use rand::{Rng, RngExt};
 
 /// How many values behind a marked one are looked at for an unmarked one.
@@ -92,8 +93,10 @@ enum Usable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
     /// The value.
-    pub ev: Ev,
-    at: usize,
+    pub value: u32,
+    /// Its port, from 1.
+    pub port: u8,
+    at: u32,
     /// The value whose mark this clears.
     passed_over: Option<u32>,
 }
@@ -241,15 +244,23 @@ impl Spraying {
             self.skips -= usize::from(value.state() == EvState::Skip);
             value.skip = false;
         }
-        self.cursor = self.after(pick.at);
-        self.values[self.rotation[pick.at] as usize].sent += 1;
+        let at = pick.at as usize;
+        self.cursor = self.after(at);
+        self.values[self.rotation[at] as usize].sent += 1;
     }
 
     /// Chooses and takes; `None` when every value is denied.
     pub fn pick(&mut self, now: Ns) -> Option<u32> {
         let pick = self.choose(now, 0).ok()?;
         self.take(&pick);
-        Some(pick.ev.value)
+        Some(pick.value)
+    }
+
+    /// The SRv6 path of the value that was chosen, where it has one.
+    #[inline]
+    #[must_use]
+    pub fn segment(&self, pick: &Pick) -> Option<Ipv6Addr> {
+        self.value(pick.at as usize).ev.segment
     }
 
     /// The port and SRv6 path that the next reply takes: paths take turns for replies too, apart from the rotation of the data.
@@ -267,7 +278,8 @@ impl Spraying {
 
     #[inline]
     fn chosen(&self, at: usize, passed_over: Option<u32>) -> Pick {
-        Pick { ev: self.value(at).ev, at, passed_over }
+        let Ev { value, port, .. } = self.value(at).ev;
+        Pick { value, port, at: at as u32, passed_over }
     }
 
     #[inline]

@@ -394,14 +394,12 @@ impl WriteHeaders {
 
     #[inline]
     fn write(&self, out: &mut Cursor<'_>) {
-        out.put16(self.meth.rqmsn);
-        out.put16(self.meth.msn);
+        out.put32(u32::from(self.meth.rqmsn) << 16 | u32::from(self.meth.msn));
         if let Some(timestamp) = self.timestamp {
             out.put(&timestamp.to_bytes());
         }
         out.put(&self.reth.va.to_be_bytes());
-        out.put32(self.reth.rkey);
-        out.put32(self.reth.dmalen);
+        out.put(&(u64::from(self.reth.rkey) << 32 | u64::from(self.reth.dmalen)).to_be_bytes());
         if let Some(immediate) = self.immediate {
             out.put32(immediate);
         }
@@ -577,6 +575,21 @@ impl Ext {
             Ext::EndpointRequest(_) => EndpointRequest::LEN,
             Ext::EndpointResponse(_) => EndpointResponse::LEN,
             Ext::Cut => 0,
+        }
+    }
+
+    /// Bytes on the wire of the headers that `bth` announces.
+    #[inline]
+    #[must_use]
+    pub const fn len_of(bth: &Bth) -> usize {
+        match bth.opcode {
+            Opcode::Ack => Aeth::LEN,
+            Opcode::Sack => Sack::LEN,
+            Opcode::Nack => Nack::LEN,
+            Opcode::Probe => Probe::LEN,
+            Opcode::EndpointRequest => EndpointRequest::LEN,
+            Opcode::EndpointResponse => EndpointResponse::LEN,
+            opcode => 20 + if bth.tsh { 4 } else { 0 } + if opcode.has_immediate() { 4 } else { 0 },
         }
     }
 

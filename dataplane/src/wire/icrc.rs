@@ -3,49 +3,45 @@
 //! CRC-32 with the Ethernet polynomial over eight bytes of ones, the IP, UDP and base transport headers with the
 //! fields that the network may change as ones, and everything after them (RoCEv2 Annex A17.3.3).
 
-use super::{Bth, bytes};
+use super::Bth;
 
-/// Masked bytes at most: 8 of ones, the longest IPv4 header, UDP and BTH.
-const PREFIX_MAX: usize = 8 + 60 + 8 + Bth::LEN;
+/// The longest IP header, UDP and BTH.
+const HEADERS_MAX: usize = 60 + 8 + Bth::LEN;
+/// Bytes that go through at once with the headers: a small packet, all of it.
+const AT_ONCE: usize = 144;
+/// The register when the first four of the eight bytes of ones have met the ones that it begins with: zero, as a finished CRC has it. Bytes of zeros
+/// do not change that, so they may fill up what goes through at once.
+const AFTER_FOUR: u32 = u32::MAX;
+/// What the CRC is done with at a time.
+const STEP: usize = 16;
 
 /// A running iCRC.
 #[derive(Clone)]
 pub struct Icrc(crc32fast::Hasher);
 
 impl Icrc {
-    /// Begins with the masked headers: `ip_at` and `udp_at` say where IP and UDP begin in `frame`, which holds them and the BTH.
-    /// `None` when it does not.
+    /// Begins with the masked headers, and goes on to the end of `frame`: `ip_at` and `udp_at` say where IP and UDP begin. `None` when `frame` does
+    /// not hold them and the BTH.
     #[inline]
     #[must_use]
-    pub fn over_headers(frame: &[u8], ip_at: usize, udp_at: usize) -> Option<Icrc> {
-        let headers = frame.get(ip_at..udp_at + 8 + Bth::LEN)?;
-        let len = 8 + headers.len();
-        let mut masked = [0xFF; PREFIX_MAX];
-        masked.get_mut(8..len)?.copy_from_slice(headers);
-        let &[version, ..] = bytes::<1>(headers, 0)?;
-        match version >> 4 {
-            // Type of service, time to live, header checksum.
-            4 => {
-                masked[8 + 1] = 0xFF;
-                masked[8 + 8] = 0xFF;
-                masked[8 + 10] = 0xFF;
-                masked[8 + 11] = 0xFF;
-            }
-            // Traffic class and flow label, hop limit.
-            _ => {
-                masked[8] |= 0x0F;
-                masked[8 + 1] = 0xFF;
-                masked[8 + 2] = 0xFF;
-                masked[8 + 3] = 0xFF;
-                masked[8 + 7] = 0xFF;
-            }
+    pub fn over(frame: &[u8], ip_at: usize, udp_at: usize) -> Option<Icrc> {
+        let all = frame.get(ip_at..)?;
+        let headers =
+            (udp_at + 8 + Bth::LEN).checked_sub(ip_at).filter(|&headers| headers <= HEADERS_MAX.min(all.len()))?;
+        // The ones, and the headers with what follows or without.
+        let now = if all.len() + 4 <= AT_ONCE { all.len() } else { headers };
+        let len = (4 + now).next_multiple_of(STEP);
+        let mut masked = [0; AT_ONCE];
+        let run = masked.get_mut(len - now - 4..len)?;
+        let (ones, run) = run.split_first_chunk_mut::<4>()?;
+        *ones = [0xFF; 4];
+        run.copy_from_slice(all.get(..now)?);
+        mask(run, udp_at - ip_at)?;
+        let mut crc = crc32fast::Hasher::new_with_initial(AFTER_FOUR);
+        crc.update(masked.get(..len)?);
+        if now < all.len() {
+            crc.update(all.get(now..)?);
         }
-        let udp = 8 + udp_at - ip_at;
-        masked[udp + 6] = 0xFF;
-        masked[udp + 7] = 0xFF;
-        masked[udp + 8 + 4] = 0xFF;
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&masked[..len]);
         Some(Icrc(crc))
     }
 
@@ -61,4 +57,20 @@ impl Icrc {
     pub fn finish(self) -> [u8; 4] {
         self.0.finalize().to_le_bytes()
     }
+}
+
+/// Sets what the network may change to ones, in headers that begin with IP and have UDP at `udp`.
+#[inline]
+fn mask(headers: &mut [u8], udp: usize) -> Option<()> {
+    let ip = headers.first_chunk_mut::<20>()?;
+    match ip[0] >> 4 {
+        // Type of service, time to live, header checksum.
+        4 => (ip[1], ip[8], ip[10], ip[11]) = (0xFF, 0xFF, 0xFF, 0xFF),
+        // Traffic class and flow label, hop limit.
+        _ => (ip[0], ip[1], ip[2], ip[3], ip[7]) = (ip[0] | 0x0F, 0xFF, 0xFF, 0xFF, 0xFF),
+    }
+    // The checksum of UDP, and the reserved byte of the BTH.
+    let rest = headers.get_mut(udp..)?.first_chunk_mut::<20>()?;
+    (rest[6], rest[7], rest[12]) = (0xFF, 0xFF, 0xFF);
+    Some(())
 }

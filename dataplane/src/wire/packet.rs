@@ -82,9 +82,14 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn icrc_over_headers(&self, head: &[u8]) -> Option<Icrc> {
-        let mut icrc = Icrc::over_headers(head, self.ip_at, self.udp_at)?;
-        icrc.update(head.get(self.udp_at + 8 + Bth::LEN..self.payload_at)?);
-        Some(icrc)
+        Icrc::over(head.get(..self.payload_at)?, self.ip_at, self.udp_at)
+    }
+
+    /// The iCRC, where `head` holds all that it covers.
+    #[inline]
+    #[must_use]
+    pub fn icrc_at_once(&self, head: &[u8]) -> Option<Icrc> {
+        Icrc::over(head.get(..self.icrc_at())?, self.ip_at, self.udp_at)
     }
 
     /// Checks the iCRC of a frame that lies in one piece.
@@ -132,7 +137,7 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
     let within = head.get(..end.min(head.len())).unwrap_or(head);
     let bth = Bth::read(within, bth_at)?;
     let ext = Ext::read(within, bth_at + Bth::LEN, &bth)?;
-    let payload_at = bth_at + Bth::LEN + ext.len();
+    let payload_at = bth_at + Bth::LEN + Ext::len_of(&bth);
     let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
     let payload_len = body.checked_sub(usize::from(bth.pad)).ok_or(Refusal::BadPad)?;
     if bth.opcode.is_data() {

@@ -9,6 +9,9 @@ use etherparse::{
     Ethernet2Header, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, SingleVlanHeader, UdpHeader, VlanId, VlanPcp,
 };
 
+/// Ethernet, IP and UDP without a tag or an encapsulation, and no more than the shortest frame of MRC.
+const TEMPLATE_USUAL: usize = 64;
+
 /// Ethernet, one VLAN tag, IPv6 with an SRH, IPv6 and UDP.
 const TEMPLATE_MAX: usize = 14 + 4 + 40 + srv6::SRH_LEN + 40 + 8;
 
@@ -256,9 +259,28 @@ impl Template {
     #[must_use]
     pub fn write_headers(&self, frame: &mut [u8], marks: Marks, bth: &Bth, ext: &Ext, payload: usize) -> Option<usize> {
         let len = frame.len();
+        self.write_headers_of(frame, len, marks, bth, ext, payload)
+    }
+
+    /// As [`Template::write_headers`], into the first bytes of a frame of `len` bytes.
+    #[inline]
+    #[must_use]
+    pub fn write_headers_of(
+        &self,
+        frame: &mut [u8],
+        len: usize,
+        marks: Marks,
+        bth: &Bth,
+        ext: &Ext,
+        payload: usize,
+    ) -> Option<usize> {
         let (ip_at, udp_at) = (usize::from(self.ip_at), usize::from(self.udp_at));
+        // In one piece of constant length where that fits: what follows is written over it.
+        match frame.first_chunk_mut::<TEMPLATE_USUAL>() {
+            Some(first) if self.len() <= TEMPLATE_USUAL => first.copy_from_slice(&self.bytes[..TEMPLATE_USUAL]),
+            _ => frame.get_mut(..self.len())?.copy_from_slice(&self.bytes[..self.len()]),
+        }
         let below = frame.get_mut(..self.len())?;
-        below.copy_from_slice(&self.bytes[..self.len()]);
         let ip_len = (len - ip_at) as u16;
         let udp_len = (len - udp_at) as u16;
         let traffic_class = marks.dscp << 2 | marks.ecn;
@@ -311,15 +333,29 @@ impl Template {
     #[inline]
     #[must_use]
     pub fn seal(&self, frame: &mut [u8], payload_at: usize, payload: usize) -> bool {
-        let end = payload_at + payload;
-        let icrc_at = end + padding(payload);
-        let Some(pad) = frame.get_mut(end..icrc_at) else { return false };
-        pad.fill(0);
-        let Some(mut icrc) = Icrc::over_headers(frame, self.ip_at.into(), self.udp_at.into()) else { return false };
-        let Some(rest) = frame.get(self.len() + Bth::LEN..icrc_at) else { return false };
-        icrc.update(rest);
-        let Some(room) = frame.get_mut(icrc_at..icrc_at + ICRC_LEN) else { return false };
-        room.copy_from_slice(&icrc.finish());
+        let Some((head, tail)) = frame.split_at_mut_checked(payload_at + payload) else { return false };
+        let Some(icrc) = self.icrc_over(head) else { return false };
+        Template::end(tail, icrc, padding(payload))
+    }
+
+    /// Begins the iCRC of a frame over its first bytes: all headers, and what follows them.
+    #[inline]
+    #[must_use]
+    pub fn icrc_over(&self, head: &[u8]) -> Option<Icrc> {
+        Icrc::over(head, self.ip_at.into(), self.udp_at.into())
+    }
+
+    /// Writes what follows the payload, over which `icrc` went last: `pad` bytes (0 to 3) and the iCRC. `false` when `tail` is too short.
+    #[inline]
+    #[must_use]
+    pub fn end(tail: &mut [u8], mut icrc: Icrc, pad: usize) -> bool {
+        let Some((zeros, rest)) = tail.split_at_mut_checked(pad) else { return false };
+        if pad > 0 {
+            zeros.fill(0);
+            icrc.update(zeros);
+        }
+        let Some(room) = rest.first_chunk_mut::<ICRC_LEN>() else { return false };
+        *room = icrc.finish();
         true
     }
 }

@@ -179,11 +179,17 @@ impl Requester {
 
     /// Completes messages up to the number `msn`, compared on its low 16 bits, as far as all their packets are acknowledged.
     fn complete_up_to<O: Observer>(&mut self, msn: u32, observer: &mut O) -> bool {
-        let ahead = (msn as u16).wrapping_sub(self.front as u16) as i16;
+        // An ACK that was overtaken takes nothing back.
+        let msn = self.held.take().filter(|&held| number_after(held, msn) > 0).unwrap_or(msn);
+        let ahead = number_after(msn, self.front);
         let mut any = false;
         for _ in 0..=ahead {
             let Some(message) = self.messages.front().filter(|m| m.is_whole()) else { break };
             let request = message.request;
+            if message.loan.is_some_and(|loan| !observer.is_returned(loan)) {
+                self.held = Some(msn);
+                break;
+            }
             self.messages.pop_front();
             self.front = self.front.wrapping_add(1);
             self.immediates -= u32::from(request.immediate.is_some());
@@ -197,10 +203,20 @@ impl Requester {
         any
     }
 
+    /// Completes messages that waited for their payload to come back, as far as it has.
+    pub fn complete_held<O: Observer>(&mut self, observer: &mut O) {
+        if let Some(msn) = self.held {
+            self.complete_up_to(msn, observer);
+        }
+    }
+
     /// Starts the wait for a transport ACK when the oldest message lacks nothing else.
     #[inline]
     fn watch_completion(&mut self, now: Ns) {
-        if self.rerequest_at.is_none() && self.messages.front().is_some_and(super::Message::is_whole) {
+        if self.rerequest_at.is_none()
+            && self.held.is_none()
+            && self.messages.front().is_some_and(super::Message::is_whole)
+        {
             self.rerequest_at = Some(now + self.params.rerequest_period());
         }
     }
@@ -220,6 +236,12 @@ pub fn reflected_rtt(now: Ns, sent: Ns, ticks: u16) -> Option<u64> {
     }
     let ahead = ((now.0 / WIRE_TICK) as u16).wrapping_sub(ticks) as i16;
     u64::try_from(ahead).ok().filter(|&ticks| ticks > 0).map(|ticks| ticks * WIRE_TICK)
+}
+
+/// How far the number of a message is after another, on their low 16 bits.
+#[inline]
+const fn number_after(a: u32, b: u32) -> i16 {
+    (a as u16).wrapping_sub(b as u16) as i16
 }
 
 #[inline]

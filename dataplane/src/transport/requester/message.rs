@@ -1,6 +1,6 @@
 //! Messages on a send queue.
 
-use crate::memory::Key;
+use crate::memory::{Key, LoanId};
 use crate::transport::Psn;
 use crate::wire::Opcode;
 
@@ -130,6 +130,8 @@ pub(super) struct Message {
     pub(super) sent: u32,
     /// Packets acknowledged.
     pub(super) acknowledged: u32,
+    /// What its payload is lent under, once some is.
+    pub(super) loan: Option<LoanId>,
 }
 
 impl Message {

@@ -16,7 +16,7 @@ pub use message::{Completion, Operation, PostError, Status, WriteRequest};
 use super::lists::Lists;
 use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
 use crate::Ns;
-use crate::memory::Key;
+use crate::memory::{Key, LoanId};
 use crate::wire::{Meth, Opcode, Reth};
 use message::Message;
 use std::collections::VecDeque;
@@ -88,6 +88,10 @@ pub trait Observer {
     fn timed_out(&mut self, ev: u32);
     /// A packet was sent again `times` times although its first transmission arrived.
     fn spurious(&mut self, times: u64);
+    /// A message has all its acknowledgements; is all of its payload back that drivers were lent? Its loan ends with a yes.
+    fn is_returned(&mut self, loan: LoanId) -> bool;
+    /// A message ended otherwise.
+    fn abandoned(&mut self, loan: LoanId);
     /// A request ended; `wanted` says whether its poster is to be told (a failure always is).
     fn completed(&mut self, completion: Completion, wanted: bool);
 }
@@ -234,6 +238,8 @@ pub struct Requester {
     immediate_limit: u32,
     rerequest_at: Option<Ns>,
     rerequest_due: bool,
+    /// The number up to which messages may complete that wait for payload to come back.
+    held: Option<u32>,
 }
 
 /// What a requester needs to know of its responder.
@@ -279,6 +285,7 @@ impl Requester {
             immediate_limit: peer.immediates.max(1),
             rerequest_at: None,
             rerequest_due: false,
+            held: None,
         }
     }
 
@@ -327,6 +334,28 @@ impl Requester {
         self.messages.get_mut(number.wrapping_sub(self.front) as usize)
     }
 
+    /// The loan of the message that a packet is of.
+    #[inline]
+    #[must_use]
+    pub fn loan(&self, packet: &Outgoing) -> Option<LoanId> {
+        self.messages.get(packet.message.wrapping_sub(self.front) as usize)?.loan
+    }
+
+    /// Gives the message that a packet is of a loan.
+    #[inline]
+    pub fn set_loan(&mut self, packet: &Outgoing, loan: LoanId) {
+        if let Some(message) = self.message(packet.message) {
+            message.loan = Some(loan);
+        }
+    }
+
+    /// Do messages that have all their acknowledgements wait for payload that drivers were lent?
+    #[inline]
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Requests that have not ended.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -355,6 +384,7 @@ impl Requester {
             rqmsn: self.last_rqmsn,
             sent: 0,
             acknowledged: 0,
+            loan: None,
         });
         self.next_message_psn = self.next_message_psn.plus(packets as i32);
         Ok(())
@@ -562,6 +592,7 @@ impl Requester {
         let mut status = fault.status();
         self.abandon(observer);
         while let Some(message) = self.messages.pop_front() {
+            message.loan.into_iter().for_each(|loan| observer.abandoned(loan));
             observer.completed(message.request.completion(status), true);
             status = Status::Flushed;
         }
@@ -571,6 +602,7 @@ impl Requester {
     pub fn flush<O: Observer>(&mut self, observer: &mut O) {
         self.abandon(observer);
         while let Some(message) = self.messages.pop_front() {
+            message.loan.into_iter().for_each(|loan| observer.abandoned(loan));
             observer.completed(message.request.completion(Status::Flushed), true);
         }
     }
@@ -591,5 +623,6 @@ impl Requester {
         self.immediates = 0;
         self.rerequest_at = None;
         self.rerequest_due = false;
+        self.held = None;
     }
 }

@@ -11,6 +11,10 @@ impl Observer for Nobody {
     fn refused(&mut self, _: u32, _: bool) {}
     fn timed_out(&mut self, _: u32) {}
     fn spurious(&mut self, _: u64) {}
+    fn is_returned(&mut self, _: LoanId) -> bool {
+        true
+    }
+    fn abandoned(&mut self, _: LoanId) {}
     fn completed(&mut self, _: Completion, _: bool) {}
 }
 

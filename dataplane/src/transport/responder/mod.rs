@@ -211,7 +211,7 @@ impl Responder {
         if psn.is_after(self.edge) {
             Standing::Beyond
         } else if ahead > 0 {
-            if self.received.get(psn) { Standing::Duplicate } else { Standing::New }
+            if self.out_of_order > 0 && self.received.get(psn) { Standing::Duplicate } else { Standing::New }
         } else if ahead >= -DUPLICATE_REACH {
             Standing::Duplicate
         } else {
@@ -225,6 +225,9 @@ impl Responder {
     #[must_use]
     pub fn in_its_place(&self, psn: Psn, opcode: Opcode) -> bool {
         let before = psn.plus(-1);
+        if self.out_of_order == 0 {
+            return before != self.cack || self.at_boundary == opcode.begins_message();
+        }
         let boundary_before = if before == self.cack {
             Some(self.at_boundary)
         } else {
@@ -245,6 +248,9 @@ impl Responder {
     pub fn accept(&mut self, packet: &Arrival, ended: impl FnMut(Completion)) -> Result<Due, Syndrome> {
         let psn = packet.psn;
         debug_assert_eq!(self.standing(psn), Standing::New);
+        if self.out_of_order == 0 && packet.immediate.is_none() && psn == self.cack.next() {
+            return Ok(self.accept_in_order(packet));
+        }
         self.received.set(psn);
         if packet.opcode.begins_message() {
             self.begins.set(psn);
@@ -262,15 +268,33 @@ impl Responder {
         if psn.is_after(self.highest) {
             self.highest = psn;
         }
-        self.rcvd_bytes += u64::from(packet.nominal);
-        self.unsacked += packet.payload.max(SACK_BYTES_MIN);
         let mut ack = false;
         self.out_of_order += 1;
         if psn == self.cack.next() {
             ack = self.advance(ended)?;
         }
+        Ok(self.due(packet, ack))
+    }
+
+    /// Takes the packet that is next, where none is held: no bitmap has anything to say.
+    #[inline]
+    fn accept_in_order(&mut self, packet: &Arrival) -> Due {
+        self.cack = packet.psn;
+        self.highest = packet.psn;
+        self.at_boundary = packet.opcode.ends_message();
+        self.messages = self.messages.wrapping_add(self.at_boundary.into());
+        self.walk = 1;
+        self.extend();
+        self.due(packet, packet.ack_request)
+    }
+
+    /// What a new packet draws; `ack` where a packet that asks for one was passed.
+    #[inline]
+    fn due(&mut self, packet: &Arrival, ack: bool) -> Due {
+        self.rcvd_bytes += u64::from(packet.nominal);
+        self.unsacked += packet.payload.max(SACK_BYTES_MIN);
         let sack = ack || packet.ack_request || packet.marked || packet.rtx || self.unsacked >= SACK_BYTES;
-        Ok(Due { sack, ack })
+        Due { sack, ack }
     }
 
     /// Moves the cumulative ACK over what is there; true when a packet that it passed asks for a transport ACK.
@@ -299,7 +323,9 @@ impl Responder {
             }
             let passed = low_bits(run);
             let ends = self.ends.word(from) & passed;
-            self.messages = self.messages.wrapping_add(ends.count_ones());
+            // In order, one packet passes at a time.
+            let ended = if run == 1 { ends as u32 } else { ends.count_ones() };
+            self.messages = self.messages.wrapping_add(ended);
             self.at_boundary = ends >> (run - 1) & 1 == 1;
             asked |= self.asks.word(from) & passed != 0;
             for bits in [&mut self.received, &mut self.begins, &mut self.ends, &mut self.asks, &mut self.immediate_ends]
