@@ -2,7 +2,8 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dataplane::congestion::profile::CcConfig;
-use dataplane::nic::{NicParams, PortId, TxBurst};
+use dataplane::nic::{NicParams, PortId};
+use mrcnic_benches::Burst;
 use mrcnic_tests::{Channel, Pair, QpPair};
 use std::time::{Duration, Instant};
 
@@ -10,24 +11,6 @@ use std::time::{Duration, Instant};
 const ACTIVE: usize = 10;
 /// Messages of each in a round.
 const MESSAGES: u64 = 32;
-
-/// Frames in one piece of memory, as a driver's burst has them.
-struct Burst {
-    frames: Vec<Vec<u8>>,
-    used: usize,
-}
-
-impl TxBurst for Burst {
-    fn slot(&mut self, _port: PortId, len: usize) -> Option<&mut [u8]> {
-        let frame = self.frames.get_mut(self.used)?;
-        frame.resize(len, 0);
-        Some(frame)
-    }
-
-    fn commit(&mut self) {
-        self.used += 1;
-    }
-}
 
 /// Sends a round and times that; then lets it be acknowledged.
 fn round(pair: &mut Pair, active: &[QpPair], burst: &mut Burst) -> Duration {
@@ -37,7 +20,7 @@ fn round(pair: &mut Pair, active: &[QpPair], burst: &mut Burst) -> Duration {
             pair.nics[0].post_write(qp.qpn[0], &request).expect("room on the send queue");
         }
     }
-    burst.used = 0;
+    burst.clear();
     let began = Instant::now();
     loop {
         let frames = pair.nics[0].transmit(pair.now, burst);
@@ -47,12 +30,14 @@ fn round(pair: &mut Pair, active: &[QpPair], burst: &mut Burst) -> Duration {
         pair.nics[0].sent(pair.now, PortId(0), frames);
     }
     let took = began.elapsed();
-    assert_eq!(burst.used, ACTIVE * MESSAGES as usize);
-    for frame in &burst.frames[..burst.used] {
-        pair.inject(1, frame.clone());
+    let sent: Vec<Vec<u8>> = burst.frames().map(<[u8]>::to_vec).collect();
+    assert_eq!(sent.len(), ACTIVE * MESSAGES as usize);
+    let frames = sent.len();
+    for frame in sent {
+        pair.inject(1, frame);
     }
     pair.run_for(1_000_000);
-    assert_eq!(pair.completions[0].drain(..).count(), burst.used);
+    assert_eq!(pair.completions[0].drain(..).count(), frames);
     took
 }
 
@@ -64,7 +49,7 @@ fn turns(c: &mut Criterion) {
         let mut pair = Pair::new(params, 4096, Channel::default(), 1);
         let all: Vec<QpPair> = (0..qps).map(|_| pair.connect(0)).collect();
         let active: Vec<QpPair> = all.iter().step_by(qps / ACTIVE).copied().collect();
-        let mut burst = Burst { frames: vec![Vec::with_capacity(256); ACTIVE * MESSAGES as usize], used: 0 };
+        let mut burst = Burst::new(ACTIVE * MESSAGES as usize);
         group.bench_function(format!("turn with a 64 B packet, {ACTIVE} of {qps} QPs active"), |b| {
             b.iter_custom(|iterations| {
                 let in_a_round = ACTIVE as u64 * MESSAGES;

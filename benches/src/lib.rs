@@ -1,7 +1,45 @@
 //! What the benches share.
 
+use dataplane::nic::{PortId, TxBurst};
 use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Template, UDP_PORT, WriteHeaders};
 use std::net::Ipv4Addr;
+
+/// Frames in memory that stays where it is, as a driver's bursts have them.
+#[derive(Debug)]
+pub struct Burst {
+    frames: Vec<Vec<u8>>,
+    used: usize,
+}
+
+impl Burst {
+    /// Room for `frames` frames.
+    #[must_use]
+    pub fn new(frames: usize) -> Burst {
+        Burst { frames: vec![Vec::with_capacity(16_384); frames], used: 0 }
+    }
+
+    /// What was committed.
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        self.frames[..self.used].iter().map(Vec::as_slice)
+    }
+
+    /// Forgets what was committed.
+    pub const fn clear(&mut self) {
+        self.used = 0;
+    }
+}
+
+impl TxBurst for Burst {
+    fn slot(&mut self, _port: PortId, len: usize) -> Option<&mut [u8]> {
+        let frame = self.frames.get_mut(self.used)?;
+        frame.resize(len, 0);
+        Some(frame)
+    }
+
+    fn commit(&mut self) {
+        self.used += 1;
+    }
+}
 
 /// A template between two addresses over IPv4.
 #[must_use]

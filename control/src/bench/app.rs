@@ -32,8 +32,8 @@ const LATENCY_MAX_NS: u64 = 60 * SEC;
 /// What the control thread asks of a requester.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
-    /// Measure messages of `size` bytes for `ns` of sending.
-    Measure { size: usize, ns: u64 },
+    /// Measure messages of `size` bytes for `ns` of sending, `depth` in flight on each QP at most.
+    Measure { size: usize, depth: usize, ns: u64 },
     /// End.
     Quit,
 }
@@ -127,6 +127,8 @@ enum Phase {
 pub(super) struct Requester {
     mailbox: Arc<Mailbox>,
     peer: Peer,
+    /// Which of the QPs has a slot.
+    qp_of_slot: Vec<u32>,
     /// Requests in flight on each QP.
     in_flight: Vec<usize>,
     /// Messages of the round that were posted on each QP: the immediate of the next.
@@ -207,9 +209,15 @@ impl Seat {
 impl Requester {
     pub(super) fn new(mailbox: Arc<Mailbox>, peer: Peer, acknowledger: Option<super::null::Acknowledger>) -> Requester {
         let qps = peer.qps.len();
+        let slots = peer.qps.iter().map(|qpn| qpn.slot() + 1).max().unwrap_or(0);
+        let mut qp_of_slot = vec![u32::MAX; slots];
+        for (at, qpn) in (0..).zip(&peer.qps) {
+            qp_of_slot[qpn.slot()] = at;
+        }
         Requester {
             mailbox,
             peer,
+            qp_of_slot,
             in_flight: vec![0; qps],
             sequence: vec![0; qps],
             next_qp: 0,
@@ -240,7 +248,10 @@ impl Requester {
         self.phase = match self.mailbox.commands.pop() {
             None => Phase::Waiting,
             Some(Command::Quit) => Phase::Over,
-            Some(Command::Measure { size, ns }) => self.begin(nic, size, ns),
+            Some(Command::Measure { size, depth, ns }) => {
+                self.peer.depth = depth;
+                self.begin(nic, size, ns)
+            }
         };
         if matches!(self.phase, Phase::Waiting | Phase::Over) { Poll::Idle } else { Poll::Busy }
     }
@@ -318,8 +329,10 @@ impl Requester {
         let before = run.completed;
         while let Some(entry) = nic.poll() {
             run.completed += 1;
-            if let Some(at) = self.peer.qps.iter().position(|&qpn| qpn == entry.qpn) {
-                self.in_flight[at] -= 1;
+            if let Some(in_flight) =
+                self.qp_of_slot.get(entry.qpn.slot()).and_then(|&at| self.in_flight.get_mut(at as usize))
+            {
+                *in_flight -= 1;
             }
             match entry.completion.status {
                 Status::Success => {

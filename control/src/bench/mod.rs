@@ -2,6 +2,7 @@
 //!
 //! The requester runs as a hook on its worker, so that no third thread is busy; the control thread sleeps between its looks.
 
+mod anchor;
 mod app;
 mod fabric;
 mod null;
@@ -11,6 +12,7 @@ mod report;
 mod setup;
 mod side;
 
+pub use anchor::{Anchors, Bare};
 pub use fabric::{FabricPart, PathEv, planes, profiles};
 pub use report::{Latency, PortCounters, Report, SizeResult};
 
@@ -18,10 +20,12 @@ use crate::controller::ProfileSpec;
 use crate::controller::metrics::MetricsAddress;
 use crate::error::Error;
 use crate::records::{RecordCounts, RecordSpec, Recording};
+use anchor::Place;
 use app::{Command, Mailbox, Measured};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Counter, Eal, Impairments, Lane, LaneStats, Port, PortSpec};
 use dataplane::fabric::Plan;
+use dataplane::memory::Buffer;
 use dataplane::nic::NicParams;
 use fabric::Between;
 use setup::Running;
@@ -35,6 +39,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 /// After an interrupt what is in flight gets so long to arrive.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Bytes of the Write whose time is measured with no other in flight.
+const WRITE_UNLOADED: usize = 64;
 
 /// What joins the two NICs.
 #[derive(Clone, Debug)]
@@ -141,6 +147,10 @@ pub struct Options {
     pub metrics: Option<MetricsAddress>,
     /// Turns without work after which a worker yields its core.
     pub idle_polls: u32,
+    /// What driver and machine allow is measured too.
+    pub anchors: bool,
+    /// Payload is copied into frames, also where a port could send it from where it lies.
+    pub copy: bool,
 }
 
 impl Options {
@@ -166,14 +176,15 @@ pub trait Watcher {
 /// What cannot be brought up, and a worker that died. A Write that fails is in the report.
 pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn Watcher) -> Result<Report, Error> {
     // Before the workers keep the cores busy.
-    let memcpy_gbps = memcpy_gbps();
+    let memcpy_gbps = memcpy_gbps(options.memory);
     let running = setup::start(options)?;
     let mut results = Vec::new();
     let mut notes = notes(options, &running);
     for (index, &size) in options.sizes.iter().enumerate() {
         tracing::debug!(size, op = options.op.name(), "measuring a size");
-        let measured =
-            measure(&running, options, size, interrupted, &mut |share| watcher.progress(index, size, share))?;
+        let measured = measure(&running, options, (size, options.depth), interrupted, &mut |share| {
+            watcher.progress(index, size, share)
+        })?;
         let result = SizeResult::of(options.op, size, &measured);
         let failed = result.fault.is_some();
         if let Some(why) = &result.fault {
@@ -188,21 +199,49 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>, watcher: &mut dyn W
             break;
         }
     }
-    finish(running, options, memcpy_gbps, results, notes)
+    let unloaded = if options.anchors && !interrupted.load(Ordering::Relaxed) {
+        Some(measure(&running, options, (WRITE_UNLOADED, 1), interrupted, &mut |_| {})?)
+    } else {
+        None
+    };
+    let place = (running.eal.clone(), running.clock, running.cores.clone(), running.config.clone());
+    let mut report = finish(running, options, memcpy_gbps, results, notes)?;
+    if let (Some(unloaded), (eal, clock, cores, config)) = (unloaded, place) {
+        let cores = [cores.first(), cores.last()].map(|core| core.copied().unwrap_or(0));
+        let place = Place { eal: &eal, clock, cores, config: &config, options };
+        report.anchors = Some(anchors(&place, &report, &unloaded)?);
+    }
+    Ok(report)
 }
 
-/// Measures one size with all requesters at once.
+/// Measures what driver and machine allow, once the workers of the NICs have gone.
+fn anchors(place: &Place<'_>, report: &Report, unloaded: &[Measured]) -> Result<Anchors, Error> {
+    let bare = |result: &SizeResult| {
+        let payload = result.size.min(report.mss as usize);
+        let frames_per_s = place.bare(payload)?;
+        let goodput_gbps = frames_per_s * payload as f64 * 8.0 / 1e9;
+        let (ratio, memcpy_ratio) = (result.goodput_gbps / goodput_gbps, result.goodput_gbps / report.memcpy_gbps);
+        Ok(Bare { size: result.size, payload, frames_per_s, goodput_gbps, ratio, memcpy_ratio })
+    };
+    let bare = report.results.iter().filter(|result| result.size > 0).map(bare).collect::<Result<_, Error>>()?;
+    let round_trip_us = Latency::of(&place.round_trips()?);
+    let write_us = unloaded.first().map_or(Latency { p50: 0.0, p99: 0.0 }, |one| Latency::of(&one.latency));
+    let round_trip_ratio = Latency { p50: write_us.p50 / round_trip_us.p50, p99: write_us.p99 / round_trip_us.p99 };
+    Ok(Anchors { bare, round_trip_us, write_us, round_trip_ratio })
+}
+
+/// Measures one size with all requesters at once, with so many requests in flight on each QP.
 fn measure(
     running: &Running,
     options: &Options,
-    size: usize,
+    (size, depth): (usize, usize),
     interrupted: &AtomicBool,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<Measured>, Error> {
     let ns = u64::try_from(options.duration.as_nanos()).unwrap_or(u64::MAX);
     for mailbox in &running.mailboxes {
         // One command at a time is asked for, so there is room.
-        let _ = mailbox.commands.push(Command::Measure { size, ns });
+        let _ = mailbox.commands.push(Command::Measure { size, depth, ns });
     }
     let mut last_words: Option<Instant> = None;
     let mut measured = Vec::with_capacity(running.mailboxes.len());
@@ -301,6 +340,7 @@ fn finish(
             FabricPart::of(&end, &stats, paths)
         }),
         records,
+        anchors: None,
         notes,
     })
 }
@@ -322,19 +362,19 @@ fn notes(options: &Options, running: &Running) -> Vec<String> {
     notes
 }
 
-/// Copies 4 KiB pieces through 16 MiB for a while, on this thread.
-fn memcpy_gbps() -> f64 {
-    const SET: usize = 16 << 20;
+/// Copies 4 KiB pieces through as much memory as a NIC has for a while, on this thread.
+fn memcpy_gbps(memory: usize) -> f64 {
     const PIECE: usize = 4096;
-    let source = vec![1u8; SET];
-    let mut target = vec![0u8; SET];
+    let set = memory.max(PIECE) / PIECE * PIECE;
+    let (source, target) = (Buffer::new(set), Buffer::new(set));
     let mut copied = 0u64;
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(100) {
-        for (to, from) in target.chunks_exact_mut(PIECE).zip(source.chunks_exact(PIECE)) {
-            black_box(&mut *to).copy_from_slice(black_box(from));
+        for at in (0..set).step_by(PIECE) {
+            let copy = black_box(&target).copy(at, black_box(&source), at, PIECE);
+            debug_assert!(copy.is_ok());
         }
-        copied += SET as u64;
+        copied += set as u64;
     }
     copied as f64 * 8.0 / began.elapsed().as_secs_f64() / 1e9
 }

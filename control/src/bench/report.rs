@@ -1,6 +1,7 @@
 //! What a bench found: JSON and a table.
 
 use super::Op;
+use super::anchor::Anchors;
 use super::app::Measured;
 use super::fabric::FabricPart;
 use crate::controller::ControlReport;
@@ -8,6 +9,7 @@ use crate::records::RecordCounts;
 use crate::text::grouped;
 use comfy_table::{CellAlignment, Table, presets};
 use dataplane::dpdk::Port;
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -60,6 +62,9 @@ pub struct Report {
     /// What was recorded, where anything was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<RecordCounts>,
+    /// What driver and machine allow, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchors: Option<Anchors>,
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -130,6 +135,14 @@ pub struct Latency {
     pub p99: f64,
 }
 
+impl Latency {
+    /// Of times in ns.
+    pub(super) fn of(times: &Histogram<u64>) -> Latency {
+        let us = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+        Latency { p50: us(0.5), p99: us(0.99) }
+    }
+}
+
 /// A port's packet counters.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortCounters {
@@ -169,7 +182,7 @@ impl SizeResult {
                 let _ = all.add(&other.latency);
             }
         }
-        let quantile = |q: f64| latency.as_ref().map_or(0.0, |l| l.value_at_quantile(q) as f64 / 1e3);
+        let lat_us = latency.as_ref().map_or(Latency { p50: 0.0, p99: 0.0 }, Latency::of);
         SizeResult {
             op: op.name(),
             size,
@@ -182,7 +195,7 @@ impl SizeResult {
             retransmits: gained("retransmits"),
             sacks: gained("rx_sacks"),
             evs_used: measured.iter().map(|m| m.evs_used).max().unwrap_or(0),
-            lat_us: Latency { p50: quantile(0.5), p99: quantile(0.99) },
+            lat_us,
             verified: measured.iter().all(|m| m.verified),
             errors: sum(|m| m.errors),
             fault: measured.iter().find_map(|m| m.fault.clone()),
@@ -273,11 +286,41 @@ impl Report {
             )?;
         }
         writeln!(out, "memcpy of 4 KiB pieces on one core: {:.1} Gbit/s; {}", self.memcpy_gbps, self.dpdk_version)?;
+        if let Some(anchors) = &self.anchors {
+            print_anchors(anchors, out)?;
+        }
         for note in &self.notes {
             writeln!(out, "note: {note}")?;
         }
         Ok(())
     }
+}
+
+/// What driver and machine allow, and how the NICs compare.
+fn print_anchors(anchors: &Anchors, out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["size", "bare frame", "M/s", "Gbit/s", "NICs to bare", "NICs to memcpy"]);
+    for bare in &anchors.bare {
+        table.add_row([
+            bytes(bare.size),
+            bytes(bare.payload),
+            format!("{:.3}", bare.frames_per_s / 1e6),
+            format!("{:.2}", bare.goodput_gbps),
+            format!("{:.2}", bare.ratio),
+            format!("{:.2}", bare.memcpy_ratio),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    writeln!(out, "the same frames over the same rings, without MRC:\n{table}")?;
+    let Anchors { round_trip_us: there, write_us: write, round_trip_ratio: ratio, .. } = anchors;
+    writeln!(
+        out,
+        "round trip of a frame: {:.2} us (p50), {:.2} us (p99); of a Write of 64 B alone: {:.2} us, {:.2} us: {:.1} and {:.1} times as long",
+        there.p50, there.p99, write.p50, write.p99, ratio.p50, ratio.p99
+    )
 }
 
 /// What each link of a fabric did, those that did nothing left out.

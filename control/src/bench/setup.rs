@@ -46,6 +46,9 @@ pub(super) struct Running {
     pub(super) fabric: Option<Between>,
     pub(super) recording: Option<Recording>,
     pub(super) clock: Clock,
+    pub(super) eal: Eal,
+    pub(super) cores: Vec<usize>,
+    pub(super) config: PortConfig,
 }
 
 /// Ports, and what is behind them.
@@ -139,6 +142,9 @@ fn eal_options(options: &Options, config: &PortConfig) -> EalOptions {
     let mut eal = bring_up::eal_options(named, ports, config);
     if options.fabric.is_some() {
         eal.need += ports * far_config(config).memory();
+    }
+    if options.anchors {
+        eal.need += 2 * config.memory();
     }
     eal
 }
@@ -288,6 +294,9 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         fabric,
         recording,
         clock,
+        eal,
+        cores,
+        config,
     })
 }
 

@@ -86,7 +86,10 @@ impl Side {
         let macs: Vec<MacAddr> = infos.iter().map(|info| info.mac).collect();
         let seed = |k: usize| params.seed.wrapping_add((2 * k + n) as u64);
         let nics = (0..pairs).map(|k| Nic::new(NicParams { seed: seed(k), ..params }, &infos));
-        let nics = nics.collect::<Result<_, _>>().map_err(|e| Error::Usage(e.to_string()))?;
+        let mut nics = nics.collect::<Result<Vec<Nic>, _>>().map_err(|e| Error::Usage(e.to_string()))?;
+        if !options.copy {
+            nics.iter_mut().for_each(Nic::lend_payload);
+        }
         let own = |k| match &options.fabric {
             Some(fabric) => super::fabric::address(&fabric.plan, options.ipv6, n),
             None => address(n, options.ipv6, k, pairs),

@@ -117,6 +117,13 @@ pub(super) struct Args {
     /// Payload of a packet in bytes [default: 4096, or what the ports carry, or as --config has it]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
+    /// Measure on the same cores what driver and machine allow, too: the same frames over the same rings without MRC, and a round trip. It doubles
+    /// the time
+    #[arg(long, conflicts_with_all = ["port", "fabric", "planes"])]
+    anchors: bool,
+    /// Copy payload into frames, where a port could also send it from where it lies
+    #[arg(long)]
+    copy: bool,
     #[command(flatten)]
     records: RecordArgs,
     /// Turns without work after which a worker yields its core; 0 never
@@ -240,6 +247,8 @@ impl Args {
             records: self.records.spec(setup.map(|setup| setup.records)),
             metrics: self.metrics.clone(),
             idle_polls: self.idle_polls,
+            anchors: self.anchors,
+            copy: self.copy,
         })
     }
 
