@@ -234,6 +234,10 @@ pub struct Requester {
     immediate_limit: u32,
     rerequest_at: Option<Ns>,
     rerequest_due: bool,
+    /// How often the completion of the oldest message was asked for.
+    asks: u32,
+    /// `TransportParams::patience`.
+    patience: Option<u64>,
 }
 
 /// What a requester needs to know of its responder.
@@ -279,7 +283,15 @@ impl Requester {
             immediate_limit: peer.immediates.max(1),
             rerequest_at: None,
             rerequest_due: false,
+            asks: 0,
+            patience: params.patience(),
         }
+    }
+
+    /// How long it takes until the retry budget of a packet is spent, in ns; `None` for ever.
+    #[must_use]
+    pub const fn patience(&self) -> Option<u64> {
+        self.patience
     }
 
     /// The responder's window is now `psns` (Dynamic MPR). New data goes no further than that beyond the cumulative ACK, or than its own
@@ -591,5 +603,6 @@ impl Requester {
         self.immediates = 0;
         self.rerequest_at = None;
         self.rerequest_due = false;
+        self.asks = 0;
     }
 }
