@@ -5,7 +5,6 @@
 mod app;
 mod fabric;
 mod null;
-mod pattern;
 mod receiver;
 mod report;
 mod setup;
