@@ -72,8 +72,8 @@ impl<'a> Bandwidth<'a> {
         })
     }
 
-    /// Receives until the other end says something.
-    pub(super) fn attend(&mut self) -> Result<Message, Error> {
+    /// Receives until the other end says something, or with `heeds` until somebody asks this end to stop.
+    pub(super) fn attend(&mut self, heeds: bool) -> Result<Message, Error> {
         loop {
             self.receive()?;
             let patience = if self.end.settings().immediate { Duration::ZERO } else { LOOK };
@@ -83,7 +83,7 @@ impl<'a> Bandwidth<'a> {
                 return Ok(message);
             }
             self.end.check_idle(self.line)?;
-            if self.line.is_interrupted() {
+            if heeds && self.line.is_interrupted() {
                 return Err(Error::Failure("interrupted".into()));
             }
             if self.end.settings().immediate {

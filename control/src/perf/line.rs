@@ -195,14 +195,25 @@ impl Line {
     /// # Errors
     /// As [`Line::listen`], what `also` says, and when this end is asked to stop.
     pub(super) fn wait(&self, also: &dyn Fn() -> Result<(), Error>) -> Result<Message, Error> {
+        self.wait_out(&|| {
+            also()?;
+            match self.is_interrupted() {
+                true => Err(Error::Failure(format!("interrupted while waiting for the {}", self.other))),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// As [`Line::wait`], whoever asks this end to stop: what was measured until then is told to its end.
+    ///
+    /// # Errors
+    /// As [`Line::listen`], and what `also` says.
+    pub(super) fn wait_out(&self, also: &dyn Fn() -> Result<(), Error>) -> Result<Message, Error> {
         loop {
             if let Some(message) = self.listen(LOOK)? {
                 return Ok(message);
             }
             also()?;
-            if self.is_interrupted() {
-                return Err(Error::Failure(format!("interrupted while waiting for the {}", self.other)));
-            }
         }
     }
 

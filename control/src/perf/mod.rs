@@ -104,7 +104,8 @@ fn open(file: &DeviceFile) -> Result<Device, Error> {
 /// The file of a NIC whose port is shared memory at `path`.
 fn shared_memory(setup: &Setup, role: usize, path: &Path) -> Result<DeviceFile, Error> {
     let name = ["server", "client"][role];
-    let port = format!("net_memif0,role={name},socket={}", path.display());
+    // A name in the file system, so that it is nobody else's.
+    let port = format!("net_memif0,role={name},socket={},socket-abstract=no", path.display());
     let mut file = DeviceFile::of(&port, ADDRESSES[role].into(), setup.clone())?;
     file.spec.name = format!("perf-{name}");
     Ok(file)
@@ -333,8 +334,8 @@ fn ask(end: &End, line: &Line, size: u32, round: u64) -> Result<SizeResult, Erro
     line.say(Message::Begin { size, round });
     // The other end may send as soon as it has said so.
     let said = match &ping_pong {
-        Some(_) => line.wait(&|| end.check_idle(line))?,
-        None => bandwidth.attend()?,
+        Some(_) => line.wait_out(&|| end.check_idle(line))?,
+        None => bandwidth.attend(false)?,
     };
     match said {
         Message::Ready {} => {}
@@ -349,8 +350,8 @@ fn ask(end: &End, line: &Line, size: u32, round: u64) -> Result<SizeResult, Erro
     };
     line.say(Message::Done { sent: own.clone() });
     let said = match &ping_pong {
-        Some(_) => line.wait(&|| end.check_idle(line))?,
-        None => bandwidth.attend()?,
+        Some(_) => line.wait_out(&|| end.check_idle(line))?,
+        None => bandwidth.attend(false)?,
     };
     let other = match said {
         Message::Done { sent } => sent,
@@ -391,7 +392,7 @@ fn answer(end: &End, line: &Line, size: u32, round: u64) -> Result<(), Error> {
     };
     let said = match &ping_pong {
         Some(_) => line.wait(&|| end.check_idle(line))?,
-        None => bandwidth.attend()?,
+        None => bandwidth.attend(true)?,
     };
     let other = match said {
         Message::Done { sent } => sent,
