@@ -8,6 +8,8 @@ pub mod error;
 mod field;
 mod file;
 pub mod host;
+mod pattern;
+pub mod perf;
 pub mod records;
 pub mod replay;
 pub mod report;

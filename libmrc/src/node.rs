@@ -4,7 +4,7 @@ use crate::call::{Address, Errno, lock};
 use crate::fd::FdQueue;
 use crate::qp::mrc_qp;
 use crate::verbs::{IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, ibv_event_type};
-use control::host::{AsyncEvent, Device, DeviceFile, Notify};
+use control::host::{AsyncEvent, Device, DeviceFile, Notify, any_seed};
 use dataplane::dpdk::Eal;
 use dataplane::wire::MacAddr;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{JoinHandle, Thread};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The environment variable that names the device's file.
 pub(crate) const CONFIG: &str = "MRCNIC_CONFIG";
@@ -136,12 +136,6 @@ impl Drop for Unsignaled {
         // SAFETY: the set is the one that this thread had before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
-}
-
-/// A seed that no other start has.
-fn any_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    now ^ u64::from(std::process::id()) << 40
 }
 
 impl Node {

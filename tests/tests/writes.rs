@@ -2,11 +2,11 @@
 
 use dataplane::Ns;
 use dataplane::congestion::profile::CcConfig;
-use dataplane::nic::{DropReason, NicParams, Status};
+use dataplane::nic::{DropReason, NicParams, PortId, Status};
 use dataplane::time::{MS, SEC, US};
 use dataplane::transport::TransportParams;
 use dataplane::wire::{Ext, Opcode};
-use mrcnic_tests::{Channel, Fate, Pair};
+use mrcnic_tests::{Channel, Fate, Pair, QpPair};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -373,4 +373,141 @@ fn one_seed_gives_one_history() {
     };
     assert_eq!(history(1), history(1));
     assert_ne!(history(1), history(2));
+}
+
+/// Two NICs whose QPs give up 1,350 us after a first send, and a QP.
+fn impatient() -> (Pair, QpPair) {
+    let transport = TransportParams { exponential_retry_count: 0, ..TransportParams::default() };
+    let mut pair = Pair::new(NicParams { transport, ..NicParams::default() }, 4096, Channel::default(), 1);
+    let qp = pair.connect(0);
+    (pair, qp)
+}
+
+/// Posts a Write of 64 bytes now.
+fn post(pair: &mut Pair, qp: &QpPair, id: u64) {
+    pair.nics[0].on_time(pair.now);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(id, 0, 0, 64)).unwrap();
+}
+
+fn statuses(pair: &Pair) -> Vec<Status> {
+    pair.completions[0].iter().map(|entry| entry.completion.status).collect()
+}
+
+#[test]
+fn a_qp_whose_port_takes_nothing_ends_when_its_retry_budget_would_be_spent() {
+    // A port that has no room, and one that keeps what its driver was given.
+    for (full, stuck) in [(1, 0), (0, 1)] {
+        let (mut pair, qp) = impatient();
+        (pair.full_ports, pair.stuck_ports) = ([full, 0], [stuck, 0]);
+        for id in 0..2 {
+            pair.nics[0].post_receive(qp.qpn[0], 10 + id).unwrap();
+        }
+        pair.run_until(Ns(5 * MS));
+        for id in 0..3 {
+            post(&mut pair, &qp, id);
+        }
+        pair.run_until(Ns(5 * MS + 1_349_999));
+        assert_eq!(statuses(&pair), []);
+        pair.run_until(Ns(5 * MS + 1_350_000));
+        assert_eq!(statuses(&pair)[0], Status::RetryExceeded);
+        assert_eq!(statuses(&pair)[1..], [Status::Flushed; 4], "two Writes, and two receives");
+        assert_eq!(pair.nics[0].stats().retransmits.get(), 0);
+        assert_eq!(pair.nics[0].inflight(pair.address(1)), 0);
+        assert_eq!(pair.nics[0].next_wake(), None);
+    }
+}
+
+#[test]
+fn a_peer_that_vanishes_with_its_link_ends_a_qp_when_the_budget_from_then_on_is_spent() {
+    let (mut pair, qp) = impatient();
+    pair.port_filter = Some(Box::new(|now, _, _, _| now < Ns(10 * US)));
+    post(&mut pair, &qp, 0);
+    pair.run_until(Ns(10 * US));
+    assert_eq!(statuses(&pair), [Status::Success]);
+    for id in 1..3 {
+        post(&mut pair, &qp, id);
+    }
+    // It takes these; then its link goes, and it takes no more.
+    pair.run_until(Ns(20 * US));
+    pair.full_ports = [1, 0];
+    let now = pair.now;
+    pair.nics[0].set_port(now, PortId(0), false);
+    pair.run_until(Ns(1_369_999));
+    assert_eq!(statuses(&pair).len(), 1);
+    assert_eq!(pair.nics[0].stats().lost_by_timeout.get(), 2, "no retransmission could leave");
+    pair.run_until(Ns(1_370_000));
+    assert_eq!(statuses(&pair)[1..], [Status::RetryExceeded, Status::Flushed]);
+    assert_eq!(pair.nics[0].inflight(pair.address(1)), 0);
+}
+
+#[test]
+fn a_port_that_comes_back_before_the_budget_is_spent_costs_nothing_and_the_next_time_is_counted_anew() {
+    let (mut pair, qp) = impatient();
+    for round in 0..3 {
+        let begun = pair.now;
+        pair.full_ports = [1, 0];
+        post(&mut pair, &qp, round);
+        pair.run_until(begun + 1_349 * US);
+        pair.full_ports = [0, 0];
+        pair.run_until(begun + 1_360 * US);
+        assert_eq!(statuses(&pair), vec![Status::Success; round as usize + 1]);
+    }
+    assert_eq!(pair.nics[0].stats().retransmits.get(), 0);
+}
+
+#[test]
+fn a_qp_with_no_end_to_its_retries_waits_for_its_port_as_long_as_it_takes() {
+    let mut pair = Pair::new(NicParams::default(), 4096, Channel::default(), 1);
+    let qp = pair.connect(0);
+    pair.full_ports = [1, 0];
+    post(&mut pair, &qp, 0);
+    pair.run_until(Ns(100 * SEC));
+    assert_eq!(statuses(&pair), []);
+    pair.full_ports = [0, 0];
+    pair.run_for(MS);
+    assert_eq!(statuses(&pair), [Status::Success]);
+}
+
+#[test]
+fn one_port_that_takes_frames_is_enough_and_a_qp_whose_values_are_all_denied_waits_for_its_controller() {
+    let transport = TransportParams { exponential_retry_count: 0, ..TransportParams::default() };
+    let params = NicParams { transport, ..NicParams::default() };
+    let mut pair = Pair::in_planes(2, false, params, 1 << 20, Channel::default(), 1);
+    let qp = pair.connect(0);
+    pair.full_ports = [0b01, 0];
+    for id in 0..20 {
+        pair.nics[0].post_write(qp.qpn[0], &pair.write(id, 0, 0, 1 << 20)).unwrap();
+        pair.run_for(500 * US);
+    }
+    assert_eq!(statuses(&pair), [Status::Success; 20]);
+    let (peer, now) = (pair.address(1), pair.now);
+    for ev in 256..384 {
+        pair.nics[0].deny(now, Some(peer), ev, true);
+    }
+    post(&mut pair, &qp, 20);
+    pair.run_for(SEC);
+    assert_eq!(statuses(&pair).len(), 20, "it waits");
+    let now = pair.now;
+    for ev in 256..384 {
+        pair.nics[0].deny(now, Some(peer), ev, false);
+    }
+    pair.run_for(MS);
+    assert_eq!(statuses(&pair), [Status::Success; 21]);
+}
+
+#[test]
+fn a_message_that_lacks_nothing_but_its_ack_asks_for_it_as_often_as_its_budget_allows() {
+    let (mut pair, qp) = impatient();
+    pair.filter = Some(Box::new(
+        |_, from, packet, _| {
+            if from == 1 && packet.bth.opcode == Opcode::Ack { Fate::Drop } else { Fate::Pass }
+        },
+    ));
+    post(&mut pair, &qp, 0);
+    // The SACK is there after 2 us; from then on it asks every 300 us, seven times.
+    pair.run_until(Ns(2_401_999));
+    assert_eq!(statuses(&pair), []);
+    assert_eq!(pair.nics[0].stats().completion_requests.get(), 7);
+    pair.run_until(Ns(2_402_000));
+    assert_eq!(statuses(&pair), [Status::RetryExceeded]);
 }

@@ -1,8 +1,8 @@
 //! The applications that run on the workers: one that writes and measures, one that is written to.
 
-use super::pattern;
 use super::receiver::{Ledger, Receiver};
 use crate::controller::WorkerEnd;
+use crate::pattern;
 use crate::records::WorkerRecords;
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
@@ -293,7 +293,7 @@ impl Requester {
         run.round = self.rounds;
         run.posted = 0;
         run.completed = 0;
-        pattern::fill(&self.peer.source, run.a_round * run.size, run.round);
+        pattern::fill(&self.peer.source, 0, run.a_round * run.size, run.round);
         if let Some(ledger) = &self.peer.ledger {
             self.sequence.fill(0);
             run.received_before = ledger.received();
@@ -394,7 +394,7 @@ impl Requester {
     fn end_round(&mut self, now: Ns, mut run: Box<Run>) -> Phase {
         run.outcome.sending_ns += run.last_completion.since(run.round_began);
         self.mailbox.progress_ns.store(run.outcome.sending_ns, Ordering::Relaxed);
-        run.outcome.verified &= pattern::holds(&self.peer.target, run.posted * run.size, run.round);
+        run.outcome.verified &= pattern::holds(&self.peer.target, 0, run.posted * run.size, run.round);
         self.compare(&mut run);
         if run.time_is_up || run.outcome.fault.is_some() || run.outcome.sending_ns >= run.limit_ns {
             return Phase::Draining(run, 0, now);

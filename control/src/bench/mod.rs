@@ -6,7 +6,6 @@ mod anchor;
 mod app;
 mod fabric;
 mod null;
-mod pattern;
 mod receiver;
 mod report;
 mod setup;

@@ -6,7 +6,7 @@ use super::app::Measured;
 use super::fabric::FabricPart;
 use crate::controller::ControlReport;
 use crate::records::RecordCounts;
-use crate::text::grouped;
+use crate::text::{bytes, grouped};
 use comfy_table::{CellAlignment, Table, presets};
 use dataplane::dpdk::Port;
 use hdrhistogram::Histogram;
@@ -204,17 +204,6 @@ impl SizeResult {
     }
 }
 
-/// Bytes as the user of a benchmark names them.
-pub(super) fn bytes(size: usize) -> String {
-    match size {
-        0 => "0 B".into(),
-        s if s % (1 << 30) == 0 => format!("{} GiB", s >> 30),
-        s if s % (1 << 20) == 0 => format!("{} MiB", s >> 20),
-        s if s % (1 << 10) == 0 => format!("{} KiB", s >> 10),
-        s => format!("{s} B"),
-    }
-}
-
 impl Report {
     /// Writes the table for people.
     ///
@@ -357,17 +346,4 @@ fn print_fabric(fabric: &FabricPart, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_as_people_write_them() {
-        assert_eq!(
-            [0, 64, 4096, 1 << 20, 1 << 30, 1000].map(bytes),
-            ["0 B", "64 B", "4 KiB", "1 MiB", "1 GiB", "1000 B"]
-        );
-    }
 }

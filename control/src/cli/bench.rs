@@ -164,7 +164,7 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 /// Bytes, with or without a unit.
-fn size(text: &str) -> Result<usize, String> {
+pub(super) fn size(text: &str) -> Result<usize, String> {
     let bytes =
         text.parse::<ByteSize>().map_err(|_| "give bytes, or a number with KB, KiB, MB, MiB or GiB".to_owned())?;
     usize::try_from(bytes.as_u64()).map_err(|_| "too large for this machine".into())

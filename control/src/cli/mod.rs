@@ -9,6 +9,7 @@ mod ev;
 mod log;
 mod man;
 mod output;
+mod perf;
 mod records;
 mod replay;
 mod report;
@@ -52,6 +53,7 @@ enum Command {
     Ev(ev::Args),
     /// Print the manual page, or write those of all subcommands
     Man(man::Args),
+    Perf(Box<perf::Args>),
     /// Send a capture through the NIC, and report what it makes of it
     Replay(replay::Args),
     Report(report::Args),
@@ -81,6 +83,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Decode(args) => decode::run(&args),
         Command::Ev(args) => ev::run(&args),
         Command::Man(args) => man::run(&args, Cli::command()),
+        Command::Perf(args) => perf::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args, &|level| logs.set(level.into())),

@@ -95,7 +95,15 @@ impl DeviceFile {
     /// # Errors
     /// As [`DeviceFile::load`].
     pub fn read(text: &str, name: &str) -> Result<DeviceFile, Error> {
-        let loaded = Loaded::read(text, name).map_err(|findings| Finding::refusal(&findings))?;
+        DeviceFile::read_with(text, name, &[])
+    }
+
+    /// As [`DeviceFile::read`], with attributes in place of the file's: `KEY=VALUE` each.
+    ///
+    /// # Errors
+    /// As [`DeviceFile::load`].
+    pub fn read_with(text: &str, name: &str, sets: &[String]) -> Result<DeviceFile, Error> {
+        let loaded = Loaded::read_with(text, name, sets).map_err(|findings| Finding::refusal(&findings))?;
         let source = Source { text, name };
         let whole: Whole = source.read().map_err(|e| Error::Usage(e.to_string()))?;
         let table = whole.device.ok_or_else(|| Error::Usage(format!("{name}: has no table [device]")))?;
@@ -107,10 +115,16 @@ impl DeviceFile {
     /// # Errors
     /// [`Error::Usage`] if there is no such port.
     pub fn loopback() -> Result<DeviceFile, Error> {
-        let port = "net_ring0".parse::<PortSpec>().map_err(|e| Error::Usage(e.to_string()))?;
-        let setup = Loaded::default().config.setup();
+        DeviceFile::of("net_ring0", Ipv4Addr::LOCALHOST.into(), Loaded::default().config.setup())
+    }
+
+    /// A device without a file: one port, as DPDK names it with its arguments, at `ip`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no such port.
+    pub fn of(port: &str, ip: IpAddr, setup: Setup) -> Result<DeviceFile, Error> {
+        let port = port.parse::<PortSpec>().map_err(|e| Error::Usage(e.to_string()))?;
         let spec = DeviceSpec { name: name(), ports: vec![port], ..spec(&setup, 0) };
-        let ip = Ipv4Addr::LOCALHOST.into();
         Ok(DeviceFile { spec, seeded: false, setup, ip, mac: None, vlan: None, neighbours: HashMap::new() })
     }
 

@@ -9,12 +9,15 @@
 //! ```
 //!
 //! Afterwards an end that looks whether the other is there ([`Exchange::is_open`]) says `{"mrc":"alive"}` once a second; whoever goes, closes.
+//! Programs of one kind may tell each other things of their own at any time: `{"mrc":"note","note":..}` ([`Exchange::note`],
+//! [`Exchange::listen`]).
 
 use super::offer::Offer;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -73,6 +76,7 @@ enum Line {
     Refuse { why: String },
     Ready {},
     Alive {},
+    Note { note: Value },
 }
 
 /// Either kind of stream.
@@ -164,15 +168,24 @@ impl Exchange {
         let mut line = String::new();
         Read::take(&mut self.reader, LINE_MAX).read_line(&mut line)?;
         if line.is_empty() {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the other end has gone"));
+            return Err(Exchange::gone());
         }
-        let line = serde_json::from_str(&line).map_err(|e| {
+        Exchange::read(&line)
+    }
+
+    /// What a line says; a refusal is an error.
+    fn read(line: &str) -> io::Result<Line> {
+        let line = serde_json::from_str(line).map_err(|e| {
             io::Error::new(ErrorKind::InvalidData, format!("the other end says what is no exchange: {e}"))
         })?;
         match line {
             Line::Refuse { why } => Err(io::Error::other(format!("the other end refuses: {why}"))),
             line => Ok(line),
         }
+    }
+
+    fn gone() -> io::Error {
+        io::Error::new(ErrorKind::UnexpectedEof, "the other end has gone")
     }
 
     fn out_of_turn() -> io::Error {
@@ -228,29 +241,63 @@ impl Exchange {
         }
     }
 
+    /// Tells the other end something of the program's own.
+    ///
+    /// # Errors
+    /// The other end has gone, or is stuck.
+    pub fn note(&mut self, note: Value) -> io::Result<()> {
+        self.say(&Line::Note { note })
+    }
+
+    /// Waits for `patience` for a note of the other end's; `None` when none came. It says that this end is there, as [`Exchange::is_open`]
+    /// does, so each of two ends that are not in the middle of an exchange calls one of them again and again.
+    ///
+    /// # Errors
+    /// The other end has gone, refuses, was silent for ten seconds, or says what is no note.
+    pub fn listen(&mut self, patience: Duration) -> io::Result<Option<Value>> {
+        if self.said.elapsed() >= BEAT {
+            self.said = Instant::now();
+            self.say(&Line::Alive {})?;
+        }
+        self.reader.get_ref().timeout(patience.max(Duration::from_millis(1)))?;
+        match Read::take(&mut self.reader, LINE_MAX).read_line(&mut self.begun) {
+            Ok(_) if self.begun.ends_with('\n') => {
+                self.heard = Instant::now();
+                match Exchange::read(&std::mem::take(&mut self.begun))? {
+                    Line::Alive {} => Ok(None),
+                    Line::Note { note } => Ok(Some(note)),
+                    _ => Err(Exchange::out_of_turn()),
+                }
+            }
+            Ok(_) => Err(Exchange::gone()),
+            Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
+                Err(e)
+            }
+            Err(_) if self.heard.elapsed() < SILENCE => Ok(None),
+            Err(_) => {
+                let why = format!("the other end has said nothing for {} s", SILENCE.as_secs());
+                Err(io::Error::new(ErrorKind::TimedOut, why))
+            }
+        }
+    }
+
     /// Looks for `patience` whether the other end is still there: it closed, or said nothing for ten seconds, where not. Both ends call it
     /// again and again once they are ready, and so tell each other.
     #[must_use]
     pub fn is_open(&mut self, patience: Duration) -> bool {
-        if self.said.elapsed() >= BEAT {
-            self.said = Instant::now();
-            if self.say(&Line::Alive {}).is_err() {
-                return false;
+        matches!(self.listen(patience), Ok(None))
+    }
+
+    /// Whether the other end is a process of this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self.reader.get_ref() {
+            Stream::Tcp(tcp) => {
+                let loops =
+                    |address: io::Result<SocketAddr>| address.is_ok_and(|a| a.ip().to_canonical().is_loopback());
+                loops(tcp.peer_addr()) || tcp.peer_addr().map(|a| a.ip()).ok() == tcp.local_addr().map(|a| a.ip()).ok()
             }
-        }
-        if self.reader.get_ref().timeout(patience.max(Duration::from_millis(1))).is_err() {
-            return false;
-        }
-        match Read::take(&mut self.reader, LINE_MAX).read_line(&mut self.begun) {
-            Ok(_) if self.begun.ends_with('\n') => {
-                self.heard = Instant::now();
-                matches!(serde_json::from_str(&std::mem::take(&mut self.begun)), Ok(Line::Alive {}))
-            }
-            Ok(_) => false,
-            Err(e) => {
-                let waited = matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
-                waited && self.heard.elapsed() < SILENCE
-            }
+            Stream::Unix(_) => true,
         }
     }
 }
@@ -290,7 +337,7 @@ impl ExchangeListener {
 
     /// The address over TCP: with it a port that was left to the system is known.
     #[must_use]
-    pub fn local_addr(&self) -> Option<std::net::SocketAddr> {
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             ExchangeListener::Tcp(listener) => listener.local_addr().ok(),
             ExchangeListener::Unix(..) => None,
@@ -397,6 +444,25 @@ mod tests {
         let [mut here, mut there] = ready();
         there.say(&Line::Ready {}).unwrap();
         assert!(!here.is_open(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn notes_come_in_their_order_between_words_that_say_that_an_end_is_there() {
+        let look = Duration::from_secs(5);
+        let [mut here, mut there] = ready();
+        assert!(here.is_local() && there.is_local());
+        here.note(Value::from(1)).unwrap();
+        here.say(&Line::Alive {}).unwrap();
+        here.note(Value::from("two")).unwrap();
+        assert_eq!(there.listen(look).unwrap(), Some(Value::from(1)));
+        assert_eq!(there.listen(look).unwrap(), None);
+        assert_eq!(there.listen(look).unwrap(), Some(Value::from("two")));
+        assert_eq!(there.listen(Duration::from_millis(1)).unwrap(), None);
+        there.refuse("enough");
+        assert_eq!(here.listen(look).unwrap_err().to_string(), "the other end refuses: enough");
+        let [mut here, there] = ready();
+        drop(there);
+        assert_eq!(here.listen(look).unwrap_err().to_string(), "the other end has gone");
     }
 
     #[test]

@@ -56,5 +56,5 @@ pub use memory::{MemoryRegion, ProtectionDomain};
 pub use notify::Notify;
 pub use offer::{Offer, QpOffer, RegionOffer};
 pub use qp::QueuePair;
-pub use spec::{DeviceSpec, RING_MAX, WORKERS_MAX};
+pub use spec::{DeviceSpec, RING_MAX, WORKERS_MAX, any_seed};
 pub use table::PortTable;

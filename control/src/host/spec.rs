@@ -7,6 +7,7 @@ use crate::records::RecordSpec;
 use dataplane::dpdk::{PortConfig, PortSpec};
 use dataplane::nic::{NicParams, PORTS_MAX};
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Workers of a device at most.
 pub const WORKERS_MAX: usize = 64;
@@ -47,6 +48,13 @@ pub struct DeviceSpec {
     pub node_id: u32,
     /// What else runs on the workers.
     pub hooks: Option<HookMaker>,
+}
+
+/// A seed that no other start has.
+#[must_use]
+pub fn any_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    now ^ u64::from(std::process::id()) << 40
 }
 
 impl Default for DeviceSpec {

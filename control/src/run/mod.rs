@@ -15,7 +15,7 @@ use crate::config::{Finding, Loaded, RecordSettings, Setup};
 use crate::controller::Server;
 use crate::controller::metrics::MetricsServer;
 use crate::error::{Error, say};
-use crate::host::{Device, DeviceSpec, ExchangeListener};
+use crate::host::{Device, DeviceSpec, ExchangeListener, any_seed};
 use crate::records::{CaptureSpec, RecordSpec, SNAPLEN_MAX};
 use dataplane::nic::NicParams;
 use notify::Notify;
@@ -26,7 +26,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often the main thread looks for signals.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,12 +93,6 @@ impl NicFile {
             ..DeviceSpec::default()
         }
     }
-}
-
-/// A seed that no other start has.
-fn any_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    now ^ u64::from(std::process::id()) << 40
 }
 
 /// Runs the NIC of a file until it is told to go: by SIGTERM or SIGINT, upon which it waits for what is in flight. SIGHUP has it read the

@@ -276,7 +276,9 @@ impl Nic {
         }
         let room = if full.has(frame.port) { None } else { out.slot(frame.port, len) };
         let Some(room) = room else {
-            full.add(frame.port);
+            if !full.has(frame.port) {
+                self.refused(now, frame.port, full);
+            }
             self.endpoints.frames.rotate_left(1);
             return Wrote::PortFull;
         };

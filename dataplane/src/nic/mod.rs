@@ -28,6 +28,7 @@ mod receive;
 mod reply;
 mod rotations;
 mod sample;
+mod stall;
 mod stats;
 mod survey;
 mod tap;
@@ -86,11 +87,13 @@ use std::sync::Arc;
 use tap::{TapSlot, Witness, posted};
 use transmit::Accepting;
 
-/// Timers of a QP in the wheel: its packets', the request for a missing completion, and the SACK that it owes.
+/// Timers of a QP in the wheel: its packets', the request for a missing completion, the SACK that it owes, and the end of its patience with
+/// ports that take nothing.
 const TIMERS_PER_QP: u32 = 4;
 const TIMER_PACKETS: u32 = 0;
 const TIMER_COMPLETION: u32 = 1;
 const TIMER_SACK: u32 = 2;
+const TIMER_STALL: u32 = 3;
 
 /// Puts an item where one has gone, or at the end; where.
 fn place<T>(items: &mut Vec<T>, free: &mut Vec<usize>, item: T) -> usize {
@@ -164,6 +167,8 @@ pub struct Nic {
     owing: VecDeque<u32>,
     /// Frames of each port that are written but not yet accepted.
     accepting: Vec<VecDeque<Accepting>>,
+    /// Since when each port takes nothing, though there is something for it or it is out of use.
+    stalled: Vec<Option<Ns>>,
     completions: VecDeque<CompletionEntry>,
     probes: Probes,
     events: Events,
@@ -294,6 +299,7 @@ impl Nic {
             control: VecDeque::with_capacity(CONTROL_QUEUE_MAX),
             owing: VecDeque::new(),
             accepting: ports.iter().map(|_| VecDeque::with_capacity(2 * TX_BURST)).collect(),
+            stalled: vec![None; ports.len()],
             completions: VecDeque::new(),
             probes: Probes::default(),
             events: Events::default(),
@@ -447,8 +453,12 @@ impl Nic {
                 return Ok(());
             }
         }
+        let first = qp.requester.pending() == 0;
         qp.requester.post(request)?;
         outcome.tap.tell(now, posted(request));
+        if first {
+            self.watch(now, slot);
+        }
         self.wake(slot);
         Ok(())
     }
@@ -532,7 +542,7 @@ impl Nic {
         let at = qp.group;
         self.out_of_order -= late;
         self.held_immediates -= held;
-        for timer in [TIMER_PACKETS, TIMER_COMPLETION] {
+        for timer in [TIMER_PACKETS, TIMER_COMPLETION, TIMER_STALL] {
             self.wheel.disarm(slot as u32 * TIMERS_PER_QP + timer);
         }
         // What it had in flight makes room for the others.
@@ -548,6 +558,7 @@ impl Nic {
             match timer % TIMERS_PER_QP {
                 // It stays in the list of those that owe until the queues run empty.
                 TIMER_SACK => self.pay_sack(slot),
+                TIMER_STALL => self.on_stall(now, slot),
                 _ => self.on_requester_time(now, slot),
             }
         }

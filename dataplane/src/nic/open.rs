@@ -115,6 +115,8 @@ impl Nic {
             in_owing: false,
             last_arrival: LastArrival { psn: spec.receive_psn, ev: 0, at: Ns::ZERO, timestamp: None },
             timer_at: None,
+            busy_since: now,
+            watched: false,
         };
         if self.qps.len() <= slot {
             self.qps.resize_with(slot + 1, || None);

@@ -65,6 +65,7 @@ impl Nic {
         }
         self.port_events.push(now, None, out);
         if !in_use {
+            self.stalled[usize::from(port.0)].get_or_insert(now);
             self.give_up_waiting(now, port);
         }
         self.tell_ports();

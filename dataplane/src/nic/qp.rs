@@ -312,6 +312,10 @@ pub(super) struct Qp {
     pub(super) last_arrival: LastArrival,
     /// When the wheel calls for the QP's packet timers.
     pub(super) timer_at: Option<Ns>,
+    /// When it got something to send, having had nothing.
+    pub(super) busy_since: Ns,
+    /// The wheel calls for the end of its patience with ports that take nothing.
+    pub(super) watched: bool,
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl Nic {
         let Ok(way) = self.way_of_reply(now, &from, reply, *full) else { return Wrote::PortFull };
         // The slot comes first: a SACK that finds no room must not count as sent.
         let Some(frame) = out.slot(way.port, len) else {
-            full.add(way.port);
+            self.refused(now, way.port, full);
             return Wrote::PortFull;
         };
         self.take_way(from.path, &way);

@@ -168,11 +168,16 @@ impl Nic {
 
     /// A QP's own port, or the first that is in use at both ends where that one is not.
     fn own_way(&self, ev: u32, own: PortId, at: usize, full: FullPorts) -> Result<Way, NoPath> {
+        let port = self.own_port(own, at);
+        if full.has(port) { Err(NoPath::PortsFull) } else { Ok(Way::plain(ev, port)) }
+    }
+
+    /// The port of a QP that is not sprayed.
+    pub(super) fn own_port(&self, own: PortId, at: usize) -> PortId {
         let out = self.ports_out | self.destinations[at].peer_ports_out;
         let is_in = |port: &PortId| out >> (port.0 & 7) & 1 == 0;
         let first_in = || (0..self.ports.len() as u8).map(PortId).find(is_in);
-        let port = if is_in(&own) { own } else { first_in().unwrap_or(own) };
-        if full.has(port) { Err(NoPath::PortsFull) } else { Ok(Way::plain(ev, port)) }
+        if is_in(&own) { own } else { first_in().unwrap_or(own) }
     }
 
     /// The rotation of a destination for a profile's values, or for those that the NIC draws; a new one when no QP uses one.

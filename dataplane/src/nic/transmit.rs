@@ -202,6 +202,9 @@ impl Nic {
             self.limits.release(len.into(), is_data);
             self.start_timer(now, packet);
         }
+        if frames > 0 {
+            self.moved(now, port);
+        }
     }
 
     /// The timer of a packet starts, unless its QP is gone.
@@ -234,8 +237,11 @@ impl Nic {
         if let (Some(host), Some(fetch)) = (&mut self.host, self.params.limits.fetch.filter(|_| payload > 0)) {
             host.transfer(now, fetch.read_request.into(), 0);
         }
-        if let Some(queue) = self.accepting.get_mut(usize::from(port.0)) {
+        let at = usize::from(port.0);
+        if let (Some(queue), Some(stalled)) = (self.accepting.get_mut(at), self.stalled.get_mut(at)) {
             queue.push_back(accepting);
+            // Until the port has taken it.
+            stalled.get_or_insert(now);
         }
     }
 
@@ -350,7 +356,7 @@ impl Nic {
         match written {
             Written::Yes => {}
             Written::NoSlot => {
-                full.add(way.port);
+                self.refused(now, way.port, full);
                 return Turn::NoWay(NoPath::PortsFull);
             }
             Written::Misfit => return Turn::NoFetch,

@@ -488,6 +488,13 @@ impl Spraying {
         (self.rotation, self.backup) = (index(&rotation), index(&backup));
     }
 
+    /// Ports of the values that may be used, as bits, whether they are out of use or not.
+    #[must_use]
+    pub fn ports(&self) -> PortMask {
+        let allowed = self.values.iter().filter(|value| value.turns > 0 && !value.denied);
+        allowed.fold(0, |ports, value| ports | bit(&value.ev))
+    }
+
     /// Takes the values of these ports out of use, and lets those of all others in. True when that changed something.
     pub fn set_ports_out(&mut self, out: PortMask) -> bool {
         let changed = core::mem::replace(&mut self.ports_out, out) != out;

@@ -131,6 +131,13 @@ impl TransportParams {
             .then(|| u32::from(self.linear_retry_count) + u32::from(self.exponential_retry_count))
     }
 
+    /// How long a packet takes to spend its retry budget, from its first transmission to the timeout that ends its QP, in ns; `None` for
+    /// ever.
+    #[must_use]
+    pub fn patience(&self) -> Option<u64> {
+        self.retry_budget().map(|budget| (1..=budget + 1).map(|n| self.timeout(n).1).sum())
+    }
+
     /// How often the `n`-th timeout (from 1) of a packet has doubled, and its length in ns.
     #[must_use]
     pub fn timeout(&self, n: u32) -> (usize, u64) {
@@ -191,6 +198,18 @@ mod tests {
         let params = TransportParams::default();
         assert_eq!(params.timeout(60).1, 17_179_869_184);
         assert!(params.timeout(u32::MAX).0 < 32);
+    }
+
+    #[test]
+    fn patience_is_the_sum_of_all_timeouts() {
+        let patience = |linear_retry_count, exponential_retry_count| {
+            TransportParams { linear_retry_count, exponential_retry_count, ..TransportParams::default() }.patience()
+        };
+        assert_eq!(patience(7, 0), Some(1_350 * US));
+        assert_eq!(patience(0, 0), Some(300 * US));
+        assert_eq!(patience(3, 2), Some((3 * 150 + 300 + 600 + 1_200) * US));
+        assert_eq!(patience(7, RETRY_FOREVER), None);
+        assert!(patience(7, 24).is_some_and(|ns| ns < 600 * SEC));
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl Requester {
         if any {
             self.rerequest_at = None;
             self.rerequest_due = false;
+            self.asks = 0;
         }
         any
     }

@@ -76,7 +76,7 @@ impl Requester {
     /// Handles every timer that ran out by `now`.
     ///
     /// # Errors
-    /// [`Fault::RetryExceeded`] when a packet has spent its budget.
+    /// [`Fault::RetryExceeded`] when a packet has spent its budget, or a message that lacks nothing but its ACK has asked for it as often.
     pub fn on_time<O: Observer>(&mut self, now: Ns, observer: &mut O) -> Result<(), Fault> {
         while let Some((list, at)) = self.due(now) {
             let psn = self.psn_at(at);
@@ -94,6 +94,10 @@ impl Requester {
             self.lose(psn, Loss::Timeout, observer);
         }
         if self.rerequest_at.is_some_and(|at| at <= now) {
+            if self.params.retry_budget().is_some_and(|budget| self.asks >= budget) {
+                return Err(Fault::RetryExceeded);
+            }
+            self.asks = self.asks.saturating_add(1);
             self.rerequest_due = true;
             self.rerequest_at = Some(now + self.params.rerequest_period());
         }

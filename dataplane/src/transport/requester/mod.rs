@@ -240,6 +240,10 @@ pub struct Requester {
     rerequest_due: bool,
     /// The number up to which messages may complete that wait for payload to come back.
     held: Option<u32>,
+    /// How often the completion of the oldest message was asked for.
+    asks: u32,
+    /// `TransportParams::patience`.
+    patience: Option<u64>,
 }
 
 /// What a requester needs to know of its responder.
@@ -286,7 +290,15 @@ impl Requester {
             rerequest_at: None,
             rerequest_due: false,
             held: None,
+            asks: 0,
+            patience: params.patience(),
         }
+    }
+
+    /// How long it takes until the retry budget of a packet is spent, in ns; `None` for ever.
+    #[must_use]
+    pub const fn patience(&self) -> Option<u64> {
+        self.patience
     }
 
     /// The responder's window is now `psns` (Dynamic MPR). New data goes no further than that beyond the cumulative ACK, or than its own
@@ -624,5 +636,6 @@ impl Requester {
         self.rerequest_at = None;
         self.rerequest_due = false;
         self.held = None;
+        self.asks = 0;
     }
 }

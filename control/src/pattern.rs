@@ -1,4 +1,4 @@
-//! What the source memory holds: bytes that depend on their place and on the round.
+//! What measurements write: bytes that depend on their place and on the round.
 
 use dataplane::memory::Buffer;
 
@@ -17,20 +17,23 @@ fn chunk(at: usize, round: u64) -> [u8; CHUNK] {
     out
 }
 
-/// Writes the pattern of `round` over the first `len` bytes.
-pub(super) fn fill(buffer: &Buffer, len: usize, round: u64) {
-    for at in (0..len).step_by(CHUNK) {
-        let run = CHUNK.min(len - at);
+/// Where areas with a pattern of their own begin is a multiple of this.
+pub(crate) const ALIGN: usize = CHUNK;
+
+/// Writes the pattern of `round` over `len` bytes from `from` on, a multiple of [`ALIGN`].
+pub(crate) fn fill(buffer: &Buffer, from: usize, len: usize, round: u64) {
+    for at in (from..from + len).step_by(CHUNK) {
+        let run = CHUNK.min(from + len - at);
         let written = buffer.write(at, &chunk(at, round)[..run]);
         debug_assert!(written.is_ok(), "{written:?}");
     }
 }
 
-/// True when the first `len` bytes hold the pattern of `round`.
-pub(super) fn holds(buffer: &Buffer, len: usize, round: u64) -> bool {
+/// True when `len` bytes from `from` on, a multiple of [`ALIGN`], hold the pattern of `round`.
+pub(crate) fn holds(buffer: &Buffer, from: usize, len: usize, round: u64) -> bool {
     let mut got = [0; CHUNK];
-    (0..len).step_by(CHUNK).all(|at| {
-        let run = CHUNK.min(len - at);
+    (from..from + len).step_by(CHUNK).all(|at| {
+        let run = CHUNK.min(from + len - at);
         buffer.read(at, &mut got[..run]).is_ok() && got[..run] == chunk(at, round)[..run]
     })
 }
@@ -42,15 +45,15 @@ mod tests {
     #[test]
     fn a_pattern_is_told_from_any_other_round_place_or_byte() {
         let buffer = Buffer::new(10_000);
-        fill(&buffer, 10_000, 3);
-        assert!(holds(&buffer, 10_000, 3));
-        assert!(holds(&buffer, 9_999, 3));
-        assert!(!holds(&buffer, 10_000, 4));
+        fill(&buffer, 0, 10_000, 3);
+        assert!(holds(&buffer, 0, 10_000, 3));
+        assert!(holds(&buffer, 0, 9_999, 3));
+        assert!(!holds(&buffer, 0, 10_000, 4));
         let mut byte = [0];
         buffer.read(9_998, &mut byte).unwrap();
         buffer.write(9_998, &[byte[0] ^ 1]).unwrap();
-        assert!(!holds(&buffer, 10_000, 3));
-        assert!(!holds(&buffer, 10_001, 3), "a range that leaves the buffer does not hold");
+        assert!(!holds(&buffer, 0, 10_000, 3));
+        assert!(!holds(&buffer, 0, 10_001, 3), "a range that leaves the buffer does not hold");
     }
 
     #[test]
