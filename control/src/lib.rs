@@ -8,6 +8,7 @@ pub mod error;
 mod field;
 mod file;
 pub mod host;
+pub mod neighbour;
 pub mod records;
 pub mod replay;
 pub mod report;

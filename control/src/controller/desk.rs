@@ -78,6 +78,10 @@ impl Desk {
     pub(super) fn take(&mut self, now: Ns, ask: Ask, members: &mut [Member]) {
         let (request, answer) = match ask {
             Ask::Request { request, answer } => (request, answer),
+            Ask::Neighbours { nic, work } => {
+                let member = members.iter_mut().find(|member| member.nic.name == nic);
+                return work(now, member.and_then(|member| member.nic.vicinity.as_mut()));
+            }
             Ask::Profiles { nic, work } => return work(controller(members, &nic).ok().map(Controller::profiles_mut)),
         };
         tracing::debug!(?request, "an operator asks");

@@ -15,6 +15,7 @@ pub mod metrics;
 mod operator;
 mod ports;
 mod profiles;
+mod slow;
 mod socket;
 mod spec;
 mod survey;
@@ -27,6 +28,7 @@ pub use member::ControlledNic;
 pub use operator::{Host, Operator, Request, WriteOrder};
 pub use ports::PortStatus;
 pub use profiles::{ProfileError, Profiles};
+pub use slow::{SlowControlEnd, SlowWorkerEnd, Vicinity, slow_link};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
 pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
 pub use survey::{
@@ -35,6 +37,7 @@ pub use survey::{
 };
 pub use thread::{ControlReport, ControlThread};
 
+use crate::neighbour::NextHop;
 use dataplane::Ns;
 use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId, Survey, SurveyOf};
 use dataplane::path::PortMask;
@@ -100,6 +103,8 @@ pub enum Command {
     TellPorts,
     /// Tell again which values are not good, and what peers said of their ports: events were lost.
     Report,
+    /// Send by another Ethernet address from now on.
+    NextHop(NextHop),
     /// Tell all values.
     List,
     /// Tell what there is to see.

@@ -139,11 +139,17 @@ impl Prepared {
         Ok(Prepared { own, qps: made, send, room: Arc::clone(room) })
     }
 
-    /// Brings the QPs to RTS. `hops` are the Ethernet addresses to send to, where they are not the peer's own.
-    pub(super) fn join(self, ways: &Ways, other: Offer, hops: &[MacAddr]) -> Result<Bond, String> {
+    /// Brings the QPs to RTS. `hops` are the Ethernet addresses to send to, where the file has them; else a NIC on an Ethernet asks for them, and
+    /// one that is joined to the peer's takes those that the peer tells. What is `told` by the file is not asked for either.
+    pub(super) fn join(self, ways: &Ways, mut other: Offer, hops: &[MacAddr], told: bool) -> Result<Bond, String> {
         let Prepared { own, qps, send, room } = self;
-        own.check(&other)?;
         let said = |e: crate::host::HostError| e.to_string();
+        let asks = ways.device.has_neighbours() && hops.is_empty() && (!told || other.macs.is_empty());
+        let reach = asks.then(|| ways.device.reach(other.ip, &other.macs)).transpose().map_err(|e| e.to_string())?;
+        if let Some(reach) = reach.as_ref().filter(|_| other.macs.is_empty()) {
+            other.macs = reach.macs().to_vec();
+        }
+        own.check(&other)?;
         let next_hops = match (hops.is_empty(), own.macs.len()) {
             (false, _) => hops.to_vec(),
             (true, 1) => Vec::new(),
@@ -151,9 +157,13 @@ impl Prepared {
         };
         for (n, qp) in qps.iter().enumerate() {
             let paths = (ways.paths)(49_152 + (n % 16_384) as u16);
-            let path = PathSpec { paths, next_hops: next_hops.clone(), encapsulation: None };
+            let path = PathSpec { paths, next_hops: next_hops.clone(), encapsulation: None, follows: false };
             let rtr = own.to_rtr(&other, n, path, ways.vlan, None).ok_or("an offer of too few QPs")?;
-            qp.rtr(&rtr).map_err(said)?;
+            match &reach {
+                Some(reach) => qp.rtr_by(&rtr, reach),
+                None => qp.rtr(&rtr),
+            }
+            .map_err(said)?;
             let send_psn = Psn::new(own.qps[n].psn);
             qp.rts(ToRts { send_psn, peer: other.advertised() }).map_err(said)?;
         }

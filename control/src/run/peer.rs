@@ -149,7 +149,7 @@ impl Peer {
         if let Some(expected) = self.table.own.as_ref().filter(|expected| **expected != prepared.own) {
             return Err(differs(expected, &prepared.own));
         }
-        let bond = Arc::new(prepared.join(context.ways, other, &self.hops)?);
+        let bond = Arc::new(prepared.join(context.ways, other, &self.hops, true)?);
         context.owner.begun(&bond);
         self.state().bond = Some(bond);
         Ok(())
@@ -252,7 +252,7 @@ impl Peer {
         // The QPs of before are of no use to either end.
         self.part(None);
         let own = prepared.own.clone();
-        let bond = Arc::new(prepared.join(context.ways, other, &self.hops).map_err(Refused::Here)?);
+        let bond = Arc::new(prepared.join(context.ways, other, &self.hops, false).map_err(Refused::Here)?);
         context.owner.begun(&bond);
         if accepted {
             exchange.offer(context.name, &own).map_err(there)?;

@@ -92,7 +92,7 @@ impl Service {
             crate::config::SprayingType::Default => |_| Paths::Sprayed,
         };
         let service = Arc::new(Service {
-            ways: Ways { device, receive, ip: table.address.ip, macs, vlan: table.address.vlan, paths },
+            ways: Ways { device, receive, ip: table.address.ip.ip, macs, vlan: table.address.vlan, paths },
             name: table.name.clone(),
             regions: Mutex::default(),
             peers: Mutex::default(),

@@ -142,6 +142,7 @@ impl Port {
             gate: None,
             vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
             max_frame: plan.max_frame,
+            on_ethernet: false,
             pools,
             _pair: Some(Arc::clone(pair)),
             _files: Vec::new(),
