@@ -6,7 +6,8 @@ use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
 use super::{
-    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode, ProfileSpec,
+    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode,
+    NeighbourReport, ProfileSpec,
 };
 use dataplane::Ns;
 use dataplane::nic::{PortId, SurveyOf};
@@ -330,9 +331,11 @@ fn status(nic: &ControlledNic) -> Value {
         |(port, status): (u8, _)| json!({ "port": port, "link": status.link, "admin": status.admin, "in_use": status.in_use() }),
     );
     let peer = |(peer, out): (IpAddr, _)| json!({ "destination": peer, "ports_out": port_numbers(out) });
+    let neighbours = nic.vicinity.as_ref().map(|near| NeighbourReport::of(near.neighbours()));
     json!({
         "name": nic.name,
         "workers": nic.workers.len(),
+        "neighbours": neighbours,
         "ports": ports.collect::<Vec<_>>(),
         "peers": controller.peers_out().map(peer).collect::<Vec<_>>(),
         "peers_untold": controller.untold_peers(),

@@ -15,11 +15,12 @@ pub mod metrics;
 mod operator;
 mod ports;
 mod profiles;
-mod slow;
+mod slow_link;
 mod socket;
 mod spec;
 mod survey;
 mod thread;
+mod vicinity;
 
 pub use fabric::{FabricEnd, FabricOverseer, LinkFault, fabric_link};
 pub use fabric_report::{FabricReport, LinkReport};
@@ -28,14 +29,15 @@ pub use member::ControlledNic;
 pub use operator::{Host, Operator, Request, WriteOrder};
 pub use ports::PortStatus;
 pub use profiles::{ProfileError, Profiles};
-pub use slow::{SlowControlEnd, SlowWorkerEnd, Vicinity, slow_link};
+pub use slow_link::{SlowControlEnd, SlowWorkerEnd, slow_link};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
 pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
 pub use survey::{
-    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NicReport, NsccView, PortReport, QpReport,
-    QpStates, SurveyReport,
+    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NEIGHBOURS_SHOWN, NeighbourReport, NeighbourView,
+    NicReport, NsccView, PortReport, QpReport, QpStates, SurveyReport,
 };
 pub use thread::{ControlReport, ControlThread};
+pub use vicinity::Vicinity;
 
 use crate::neighbour::NextHop;
 use dataplane::Ns;

@@ -1,7 +1,7 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::slow::no_neighbours;
+use super::vicinity::no_neighbours;
 use super::{LinkFault, ProfileSpec, Profiles, SurveyReport, Vicinity, Waker};
 use crate::neighbour::{ANSWER_NS, NeighbourError, QUESTIONS, Resolved};
 use dataplane::Ns;

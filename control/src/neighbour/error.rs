@@ -89,7 +89,9 @@ pub enum NeighbourError {
         ip: IpAddr,
     },
     /// The NIC does not look after neighbours.
-    #[error("{ip} is not asked for: the NIC has no address of its own: give it one")]
+    #[error(
+        "{ip} is not asked for: the NIC has no port on an Ethernet, or no address there: give it one, or the peer's Ethernet address"
+    )]
     NoAddress {
         /// The address.
         ip: IpAddr,

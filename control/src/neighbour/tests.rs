@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::net::Ipv6Addr;
 
 const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);

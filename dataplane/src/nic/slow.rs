@@ -125,7 +125,7 @@ impl Nic {
     #[cold]
     fn write_slow<T: TxBurst>(&mut self, now: Ns, frame: &SlowFrame, out: &mut T, full: &mut FullPorts) -> bool {
         let bytes = frame.bytes();
-        if full.has(frame.port) {
+        if usize::from(frame.port.0) >= self.ports.len() || full.has(frame.port) {
             return false;
         }
         let Some(room) = out.slot(frame.port, bytes.len()).filter(|room| room.len() == bytes.len()) else {
