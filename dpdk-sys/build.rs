@@ -13,7 +13,7 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 34] = [
+const FUNCTIONS: [&str; 35] = [
     "mrc_.*",
     "rte_dev_probe",
     "rte_eal_alarm_set",
@@ -29,6 +29,7 @@ const FUNCTIONS: [&str; 34] = [
     "rte_eth_from_rings",
     "rte_eth_macaddr_get",
     "rte_eth_promiscuous_enable",
+    "rte_eth_allmulticast_enable",
     "rte_eth_rx_queue_setup",
     "rte_eth_stats_get",
     "rte_eth_tx_queue_setup",

@@ -8,6 +8,7 @@ pub mod error;
 mod field;
 mod file;
 pub mod host;
+pub mod neighbour;
 mod pattern;
 pub mod perf;
 pub mod records;

@@ -1,5 +1,8 @@
 //! `mrcnic run`: two processes over shared memory, by the binary.
 
+#[path = "run/veth.rs"]
+mod veth;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
@@ -58,9 +61,14 @@ struct Nic {
 
 impl Nic {
     fn start(dir: &Path, name: &'static str, file: &str) -> Nic {
+        Nic::start_by(mrcnic(), dir, name, file)
+    }
+
+    /// Starts it by a command that becomes the binary, or is it.
+    fn start_by(mut command: Command, dir: &Path, name: &'static str, file: &str) -> Nic {
         let path = dir.join(format!("{name}.toml"));
         std::fs::write(&path, file).unwrap();
-        let mut child = mrcnic()
+        let mut child = command
             .args(["run", "--config"])
             .arg(&path)
             .env("NOTIFY_SOCKET", dir.join("notify"))

@@ -848,7 +848,7 @@ int mrc_get_qpn(struct mrc_qp *qp, uint32_t *qpn);
 
 /*
  Changes a QP: its state, and what goes with the step. EINVAL for no QP, a step that does not follow, what is missing for it, comes too late, or is out of
- range; EHOSTUNREACH for an address that no neighbour has; EOPNOTSUPP for the step to RESET; EIO when the NIC is gone. A QP that refuses stays as it is.
+ range; EHOSTUNREACH for an address that is no neighbour of the file and does not answer, which takes three seconds; EOPNOTSUPP for the step to RESET; EIO when the NIC is gone. A QP that refuses stays as it is.
 
  # Safety
  `qp` is NULL or a QP; `vattr` and `mrc_attr` are NULL or attributes.

@@ -4,7 +4,8 @@ use crate::call::{Address, Errno, lock};
 use crate::fd::FdQueue;
 use crate::qp::mrc_qp;
 use crate::verbs::{IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, ibv_event_type};
-use control::host::{AsyncEvent, Device, DeviceFile, Notify, any_seed};
+use control::host::{AsyncEvent, Device, DeviceFile, Notify, Reach, any_seed};
+use control::neighbour::NeighbourError;
 use dataplane::dpdk::Eal;
 use dataplane::wire::MacAddr;
 use std::collections::HashMap;
@@ -68,6 +69,24 @@ struct Wake(Thread);
 impl Notify for Wake {
     fn notify(&self) {
         self.0.unpark();
+    }
+}
+
+/// The way to an address.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// Ethernet addresses, one for each port, that stay.
+    Known(Vec<MacAddr>),
+    /// It was found by asking.
+    Found(Reach),
+}
+
+impl Way {
+    pub(crate) fn macs(&self) -> &[MacAddr] {
+        match self {
+            Way::Known(macs) => macs,
+            Way::Found(reach) => reach.macs(),
+        }
     }
 }
 
@@ -193,17 +212,29 @@ impl Node {
         self.file.mac.or_else(|| self.device.ports().first().map(|port| port.mac)).unwrap_or(MacAddr([0; 6]))
     }
 
-    /// The Ethernet addresses, one for each port, by which an address is reached.
-    pub(crate) fn reach(&self, ip: IpAddr) -> Result<Vec<MacAddr>, Errno> {
+    /// The way to an address: a neighbour of the file, the NIC itself, or who answers when it is asked for.
+    pub(crate) fn reach(&self, ip: IpAddr) -> Result<Way, Errno> {
         if let Some(macs) = self.file.neighbours.get(&ip) {
-            return Ok(macs.clone());
+            return Ok(Way::Known(macs.clone()));
         }
-        if ip != self.file.ip {
+        if ip == self.file.ip {
+            return Ok(Way::Known(match self.file.mac {
+                Some(mac) => vec![mac],
+                None => self.device.ports().iter().map(|port| port.mac).collect(),
+            }));
+        }
+        let unknown = || {
+            format!(
+                "{ip} is not reached: give it as a neighbour in the file, for no port is on an Ethernet where it could be asked for"
+            )
+        };
+        if !self.device.has_neighbours() {
+            say(&unknown());
             return Err(libc::EHOSTUNREACH);
         }
-        Ok(match self.file.mac {
-            Some(mac) => vec![mac],
-            None => self.device.ports().iter().map(|port| port.mac).collect(),
+        self.device.reach(ip, &[]).map(Way::Found).map_err(|why| {
+            say(&why);
+            if matches!(why, NeighbourError::Gone { .. }) { libc::ETIMEDOUT } else { libc::EHOSTUNREACH }
         })
     }
 }

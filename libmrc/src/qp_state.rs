@@ -8,6 +8,7 @@ use crate::abi::{
 };
 use crate::call::{Errno, borrow, errno, lock};
 use crate::context::{MPR_UNIT, mpr_of};
+use crate::node::Way;
 use crate::port::{GIDS, gid, has_port, ip, mtu};
 use crate::qp::mrc_qp;
 use crate::verbs::{
@@ -256,13 +257,15 @@ fn to_rtr(qp: &mrc_qp, known: &Known) -> Result<(), Errno> {
     if matches!((own, peer), (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_))) {
         return Err(libc::EINVAL);
     }
-    let hops = node.reach(peer)?;
+    let way = node.reach(peer)?;
+    let hops = way.macs();
     let first = hops.first().copied().ok_or(libc::EHOSTUNREACH)?;
     let slot = qp.qp.qpn().slot();
     let path = PathSpec {
         paths: node.file.paths(UDP_PORTS + (slot % usize::from(u16::MAX - UDP_PORTS)) as u16),
-        next_hops: if hops.len() > 1 { hops } else { Vec::new() },
+        next_hops: if hops.len() > 1 { hops.to_vec() } else { Vec::new() },
         encapsulation: None,
+        follows: false,
     };
     let with = ToRtr {
         local: Endpoint { mac: node.mac(), ip: own },
@@ -273,7 +276,11 @@ fn to_rtr(qp: &mrc_qp, known: &Known) -> Result<(), Errno> {
         path,
         congestion: None,
     };
-    qp.qp.rtr(&with).map_err(|e| errno(&e))
+    match &way {
+        Way::Known(_) => qp.qp.rtr(&with),
+        Way::Found(reach) => qp.qp.rtr_by(&with, reach),
+    }
+    .map_err(|e| errno(&e))
 }
 
 fn to_rts(qp: &mrc_qp, known: &Known) -> Result<(), Errno> {

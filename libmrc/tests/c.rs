@@ -128,6 +128,29 @@ fn two_processes_with_a_file_each_write_to_each_other_over_memif() {
 }
 
 #[test]
+fn two_processes_on_an_ethernet_find_each_other_without_a_neighbour_in_their_files() {
+    let veth = mrcnic_tests::veth::Veth::new(4_500);
+    let dir = tempfile::tempdir().unwrap();
+    let meet = dir.path().join("meet");
+    let ends = [("server", 0, "va"), ("client", 1, "vb")].map(|(role, end, iface)| {
+        let file = dir.path().join(format!("{role}.toml"));
+        let ip = format!("10.0.0.{}/24", end + 1);
+        let text = format!(
+            "[device]\nip = \"{ip}\"\n\n[[device.port]]\ndevice = \"net_af_packet0,iface={iface}\"\n\n\
+             [qp_manager]\ninitial_ack_timeout = \"20ms\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = veth.within(end, &built().join("pair"));
+        command.arg(role).arg(&meet).env("MRCNIC_CONFIG", file).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    for end in ends {
+        let output = end.wait_with_output().unwrap();
+        assert_eq!(said(&output), "11 sizes\n");
+    }
+}
+
+#[test]
 fn a_qp_takes_the_values_of_a_profile_that_an_operator_has_made_and_keeps_it_online() {
     let dir = tempfile::tempdir().unwrap();
     let (file, ctl) = (dir.path().join("nic.toml"), dir.path().join("ctl"));

@@ -2,6 +2,8 @@
 //!
 //! One seed gives one result. Time jumps from event to event, so seconds of protocol take milliseconds.
 
+pub mod veth;
+
 use dataplane::Ns;
 use dataplane::congestion::NsccParams;
 use dataplane::congestion::profile::CcConfig;

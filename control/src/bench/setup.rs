@@ -337,7 +337,7 @@ fn controlled(
     options: &Options,
 ) -> ControlledNic {
     let links = if options.fabric.is_some() { Vec::new() } else { ports.iter().map(Port::link_watch).collect() };
-    ControlledNic { name: name.into(), controller, workers, engines: engines.to_vec(), links }
+    ControlledNic { name: name.into(), controller, workers, engines: engines.to_vec(), links, vicinity: None }
 }
 
 /// Links each role of a NIC to the control thread, and gives it what it carries for the records.

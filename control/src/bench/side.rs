@@ -145,7 +145,12 @@ impl Side {
             domain: DOMAIN,
             send_depth: options.depth,
             placement: Placement::Keyed,
-            path: PathSpec { paths: self.paths(options), next_hops: next_hops.to_vec(), encapsulation: None },
+            path: PathSpec {
+                paths: self.paths(options),
+                next_hops: next_hops.to_vec(),
+                encapsulation: None,
+                follows: false,
+            },
             congestion: None,
         };
         self.opened += 1;

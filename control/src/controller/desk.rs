@@ -6,7 +6,8 @@ use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
 use super::{
-    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode, ProfileSpec,
+    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode,
+    NeighbourReport, ProfileSpec,
 };
 use dataplane::Ns;
 use dataplane::nic::{PortId, SurveyOf};
@@ -78,6 +79,10 @@ impl Desk {
     pub(super) fn take(&mut self, now: Ns, ask: Ask, members: &mut [Member]) {
         let (request, answer) = match ask {
             Ask::Request { request, answer } => (request, answer),
+            Ask::Neighbours { nic, work } => {
+                let member = members.iter_mut().find(|member| member.nic.name == nic);
+                return work(now, member.and_then(|member| member.nic.vicinity.as_mut()));
+            }
             Ask::Profiles { nic, work } => return work(controller(members, &nic).ok().map(Controller::profiles_mut)),
         };
         tracing::debug!(?request, "an operator asks");
@@ -326,9 +331,11 @@ fn status(nic: &ControlledNic) -> Value {
         |(port, status): (u8, _)| json!({ "port": port, "link": status.link, "admin": status.admin, "in_use": status.in_use() }),
     );
     let peer = |(peer, out): (IpAddr, _)| json!({ "destination": peer, "ports_out": port_numbers(out) });
+    let neighbours = nic.vicinity.as_ref().map(|near| NeighbourReport::of(near.neighbours()));
     json!({
         "name": nic.name,
         "workers": nic.workers.len(),
+        "neighbours": neighbours,
         "ports": ports.collect::<Vec<_>>(),
         "peers": controller.peers_out().map(peer).collect::<Vec<_>>(),
         "peers_untold": controller.untold_peers(),

@@ -124,7 +124,8 @@ mod tests {
         nic.stats().rx_frames.add(7);
         let controller = Controller::new(PROBE_PERIOD, 2, 1);
         let (workers, engines, links) = (vec![a, b], vec![Arc::clone(nic.stats()); 2], Vec::new());
-        let member = Member::new(ControlledNic { name: "a".into(), controller, workers, engines, links });
+        let member =
+            Member::new(ControlledNic { name: "a".into(), controller, workers, engines, links, vicinity: None });
         (vec![member], [first, second], nic)
     }
 

@@ -1,6 +1,7 @@
 //! Rings between the control thread and a worker: neither side ever waits for the other.
 
 use super::{Command, Controller, EvList, Event};
+use crate::neighbour::NextHop;
 use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::nic::Nic;
@@ -44,7 +45,7 @@ impl Waker {
         self.thread.unpark();
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if self.asleep.swap(false, SeqCst) {
             self.thread.unpark();
         }
@@ -164,6 +165,10 @@ pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Even
         }
         Command::Port { port, in_use } => {
             nic.set_port(now, port, in_use);
+            None
+        }
+        Command::NextHop(NextHop { destination, port, mac }) => {
+            nic.set_next_hop(destination, port, mac);
             None
         }
         Command::TellPorts => Some(Event::Untold(nic.tell_ports())),

@@ -1,6 +1,7 @@
 //! A NIC of the control thread: its controller, its workers, and the links of its ports.
 
-use super::{Command, ControlEnd, Controller, Event};
+use super::{Command, ControlEnd, Controller, Event, Vicinity};
+use crate::neighbour::NextHop;
 use dataplane::Ns;
 use dataplane::dpdk::LinkWatch;
 use dataplane::nic::{PortId, Stats, owner};
@@ -20,6 +21,8 @@ pub struct ControlledNic {
     pub engines: Vec<Arc<Stats>>,
     /// Port i's link is watched by the one at place i; a port without one counts as linked.
     pub links: Vec<LinkWatch>,
+    /// Its neighbours, where it asks for them and answers.
+    pub vicinity: Option<Vicinity>,
 }
 
 /// The same, in the control thread.
@@ -33,6 +36,12 @@ pub(super) struct Member {
 impl Member {
     pub(super) const fn new(nic: ControlledNic) -> Member {
         Member { nic, waiting: None }
+    }
+
+    /// When it has something to do by itself.
+    pub(super) fn next_wake(&self) -> Option<Ns> {
+        let of_neighbours = self.nic.vicinity.as_ref().and_then(Vicinity::next_wake);
+        [self.nic.controller.next_wake(), of_neighbours].into_iter().flatten().min()
     }
 
     /// Looks at the links of the ports.
@@ -56,6 +65,10 @@ impl Member {
             }
         }
         self.nic.controller.on_time(now);
+        let ControlledNic { name, controller, vicinity, .. } = &mut self.nic;
+        if let Some(vicinity) = vicinity {
+            vicinity.turn(now, name, controller);
+        }
         // Before anything new is asked: a worker that is off its core has what it was asked before still to do.
         let behind: Vec<bool> = self.nic.workers.iter().map(ControlEnd::is_behind).collect();
         while let Some((command, workers)) = self.next_command() {
@@ -90,6 +103,7 @@ fn recipients(command: Command, workers: usize) -> Range<usize> {
     match command {
         Command::Probe { destination, .. }
         | Command::EvProbe { destination, .. }
+        | Command::NextHop(NextHop { destination, .. })
         | Command::Deny { destination: Some(destination), .. } => {
             let owner = owner(destination, workers);
             owner..owner + 1
@@ -116,7 +130,7 @@ mod tests {
         let [(first, a), (second, b)] = [(); 2].map(|()| link(None));
         let controller = Controller::new(PROBE_PERIOD, 2, 1);
         let (workers, engines, links) = (vec![a, b], Vec::new(), Vec::new());
-        let nic = ControlledNic { name: "a".into(), controller, workers, engines, links };
+        let nic = ControlledNic { name: "a".into(), controller, workers, engines, links, vicinity: None };
         let port = PortInfo { mac: MacAddr::default(), max_frame: 9000 };
         (Member::new(nic), [first, second], Nic::new(NicParams::default(), &[port]).unwrap())
     }

@@ -15,10 +15,12 @@ pub mod metrics;
 mod operator;
 mod ports;
 mod profiles;
+mod slow_link;
 mod socket;
 mod spec;
 mod survey;
 mod thread;
+mod vicinity;
 
 pub use fabric::{FabricEnd, FabricOverseer, LinkFault, fabric_link};
 pub use fabric_report::{FabricReport, LinkReport};
@@ -27,14 +29,17 @@ pub use member::ControlledNic;
 pub use operator::{Host, Operator, Request, WriteOrder};
 pub use ports::PortStatus;
 pub use profiles::{ProfileError, Profiles};
+pub use slow_link::{SlowControlEnd, SlowWorkerEnd, slow_link};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
 pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
 pub use survey::{
-    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NicReport, NsccView, PortReport, QpReport,
-    QpStates, SurveyReport,
+    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NEIGHBOURS_SHOWN, NeighbourReport, NeighbourView,
+    NicReport, NsccView, PortReport, QpReport, QpStates, SurveyReport,
 };
 pub use thread::{ControlReport, ControlThread};
+pub use vicinity::Vicinity;
 
+use crate::neighbour::NextHop;
 use dataplane::Ns;
 use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId, Survey, SurveyOf};
 use dataplane::path::PortMask;
@@ -100,6 +105,8 @@ pub enum Command {
     TellPorts,
     /// Tell again which values are not good, and what peers said of their ports: events were lost.
     Report,
+    /// Send by another Ethernet address from now on.
+    NextHop(NextHop),
     /// Tell all values.
     List,
     /// Tell what there is to see.

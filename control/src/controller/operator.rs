@@ -1,7 +1,11 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::{LinkFault, ProfileSpec, Profiles, SurveyReport, Waker};
+use super::vicinity::no_neighbours;
+use super::{LinkFault, ProfileSpec, Profiles, SurveyReport, Vicinity, Waker};
+use crate::neighbour::{ANSWER_NS, NeighbourError, QUESTIONS, Resolved};
+use dataplane::Ns;
+use dataplane::wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
@@ -11,6 +15,8 @@ use std::time::Duration;
 
 /// How long the control thread has for an answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
+/// How long it has to find a neighbour: as long as that may take, and an answer.
+const REACH: Duration = Duration::from_nanos(QUESTIONS as u64 * ANSWER_NS + 2_000_000_000);
 
 /// A request, as it stands on the socket: `{"cmd":"ev_deny","nic":"a","ev":300}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -228,12 +234,17 @@ pub trait Host: Send + Sync + fmt::Debug {
 /// Work with the EV profiles of a NIC; `None` where there is no such NIC.
 type ProfileWork = Box<dyn FnOnce(Option<&mut Profiles>) + Send>;
 
+/// Work with the neighbours of a NIC; `None` where there is no such NIC, or it has none.
+type NeighbourWork = Box<dyn FnOnce(Ns, Option<&mut Vicinity>) + Send>;
+
 /// What the control thread is asked.
 pub(super) enum Ask {
     /// A request, and where its answer goes.
     Request { request: Request, answer: mpsc::Sender<Value> },
     /// Something to do with the EV profiles of the NIC of this name.
     Profiles { nic: String, work: ProfileWork },
+    /// Something to do with the neighbours of the NIC of this name.
+    Neighbours { nic: String, work: NeighbourWork },
 }
 
 /// Passes requests to the control thread.
@@ -328,6 +339,46 @@ impl Operator {
         let (answer, wait) = mpsc::channel();
         self.profiles_later(nic, move |profiles| drop(answer.send(work(profiles))));
         wait.recv().ok()
+    }
+
+    /// The Ethernet addresses, one for each port, by which `ip` is reached from a NIC: asks for them where they are not known, which takes three
+    /// seconds at most. They are looked after until [`Operator::forget`]. `known` are addresses for ports on which nobody is asked.
+    ///
+    /// # Errors
+    /// [`NeighbourError`].
+    pub fn reach(&self, nic: &str, ip: IpAddr, known: Vec<MacAddr>) -> Resolved {
+        let (answer, wait) = mpsc::channel();
+        self.neighbours_later(nic, move |now, vicinity| match vicinity {
+            Some(vicinity) => vicinity.resolve(now, ip, known, answer),
+            // Who has gone needs no answer.
+            None => drop(answer.send(no_neighbours(ip))),
+        });
+        wait.recv_timeout(REACH).unwrap_or(Err(NeighbourError::Gone { ip }))
+    }
+
+    /// An address that was reached is needed no more, by one of those who asked.
+    pub fn forget(&self, nic: &str, ip: IpAddr) {
+        self.neighbours_later(nic, move |_, vicinity| {
+            if let Some(vicinity) = vicinity {
+                vicinity.release(ip);
+            }
+        });
+    }
+
+    /// QPs with an address that was reached have been opened: they hear of it again, in case it changed meanwhile.
+    pub fn repeat_hops(&self, nic: &str, ip: IpAddr) {
+        self.neighbours_later(nic, move |_, vicinity| {
+            if let Some(vicinity) = vicinity {
+                vicinity.repeat(ip);
+            }
+        });
+    }
+
+    fn neighbours_later(&self, nic: &str, work: impl FnOnce(Ns, Option<&mut Vicinity>) + Send + 'static) {
+        let work: NeighbourWork = Box::new(work);
+        if self.asks.send(Ask::Neighbours { nic: nic.to_owned(), work }).is_ok() {
+            self.waker.wake_anyway();
+        }
     }
 
     /// As [`Operator::profiles`], and does not wait.

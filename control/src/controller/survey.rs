@@ -4,6 +4,7 @@
 
 use super::journal::port_numbers;
 use super::{ControlledNic, LinkStats};
+use crate::neighbour::{Neighbour, Neighbours, Refused};
 use dataplane::nic::{
     DestinationSurvey, EvReport, EvTally, GroupReport, GroupState, QpState, QpSurvey, QpTally, SURVEY_DESTINATIONS_MAX,
     SURVEY_QPS_MAX, Survey,
@@ -58,6 +59,58 @@ pub struct NicReport {
     pub destinations_left_out: usize,
     /// Denials of entropy values, towards one destination or everybody.
     pub denials: usize,
+    /// Its neighbours, where it asks for them.
+    #[serde(default)]
+    pub neighbours: NeighbourReport,
+}
+
+/// What is known of a NIC's neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourReport {
+    /// What was done, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Frames from the network that were refused by reason, where there were any.
+    pub refused: BTreeMap<String, u64>,
+    /// Neighbours by address and port, [`NEIGHBOURS_SHOWN`] at most.
+    pub table: Vec<NeighbourView>,
+    /// Neighbours that are not among them.
+    pub left_out: usize,
+}
+
+/// What is known of a neighbour on a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourView {
+    /// Its address; a router's where others are behind it.
+    pub ip: IpAddr,
+    /// The port, from 1.
+    pub port: u8,
+    /// Its Ethernet address, once it is known.
+    pub mac: Option<String>,
+    /// `asking`, `reachable`, `stale`, `probing` or `lost`.
+    pub state: String,
+}
+
+/// Neighbours that a report has at most.
+pub const NEIGHBOURS_SHOWN: usize = 256;
+
+impl NeighbourReport {
+    /// What a NIC's control thread knows.
+    pub(super) fn of(neighbours: &Neighbours) -> NeighbourReport {
+        let counters = neighbours.counters();
+        let refused = Refused::ALL.iter().map(|&reason| (reason.name().to_owned(), counters.refused(reason)));
+        let view = |known: Neighbour| NeighbourView {
+            ip: known.ip,
+            port: known.port.0 + 1,
+            mac: known.mac.map(|mac| mac.to_string()),
+            state: known.state.name().into(),
+        };
+        NeighbourReport {
+            counters: counters.iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            refused: refused.filter(|(_, count)| *count > 0).collect(),
+            table: neighbours.table().take(NEIGHBOURS_SHOWN).map(view).collect(),
+            left_out: neighbours.table().count().saturating_sub(NEIGHBOURS_SHOWN),
+        }
+    }
 }
 
 /// A port of a NIC.
@@ -389,6 +442,7 @@ impl NicReport {
                 events_waited: waited(|stats| &stats.events_waited),
             },
             denials: controller.denied().count(),
+            neighbours: nic.vicinity.as_ref().map(|near| NeighbourReport::of(near.neighbours())).unwrap_or_default(),
             ..NicReport::default()
         }
     }

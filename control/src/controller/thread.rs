@@ -137,7 +137,7 @@ fn control(
     while !stop.load(Ordering::Relaxed) {
         let now = clock();
         // Before it looks: an event that comes after the look finds the flag set, and wakes it from the sleep to come.
-        let soon = members.iter().any(|member| member.nic.controller.next_wake().is_some_and(|at| at <= now + SOON_NS));
+        let soon = members.iter().any(|member| member.next_wake().is_some_and(|at| at <= now + SOON_NS));
         asleep.store(!soon, Ordering::SeqCst);
         while let Ok(ask) = asked.try_recv() {
             desk.take(now, ask, &mut members);
@@ -161,7 +161,7 @@ fn control(
             while let Some(notice) = member.nic.controller.poll_notice() {
                 journal.push(&names[n], notice);
             }
-            next = [next, member.nic.controller.next_wake()].into_iter().flatten().min();
+            next = [next, member.next_wake()].into_iter().flatten().min();
         }
         desk.give_up(now);
         desk.finish_surveys(now, &members);
@@ -205,7 +205,8 @@ mod tests {
         let bad = EvEvent { at: Ns::ZERO, destination: peer, ev: 300, state: EvState::AssumedBad, dropped: 0 };
         controller.on_event(Ns::ZERO, 0, Event::Ev(bad));
         let (workers, engines, links) = (vec![end], Vec::new(), Vec::new());
-        thread.control(vec![ControlledNic { name: "a".into(), controller, workers, engines, links }]);
+        let vicinity = None;
+        thread.control(vec![ControlledNic { name: "a".into(), controller, workers, engines, links, vicinity }]);
         std::thread::sleep(Duration::from_millis(30));
         let report = thread.join().unwrap();
         assert!(report.probes > 0);

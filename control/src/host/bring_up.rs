@@ -1,7 +1,8 @@
 //! Steps that every driver of a NIC takes: a device, and the bench, which has two.
 
-use crate::controller::{ControlEnd, ControlThread, WorkerEnd, link};
+use crate::controller::{ControlEnd, ControlThread, Vicinity, WorkerEnd, link, slow_link};
 use crate::error::Error;
+use crate::neighbour::{NeighbourPort, NeighbourSpec, Neighbours};
 use dataplane::dpdk::{App, EalOptions, Impairments, Lane, Port, PortConfig, PortSpec, Queue, Steering};
 use dataplane::nic::{Nic, PortInfo};
 use dataplane::wire::{MacAddr, WriteHeaders, frame_len};
@@ -50,6 +51,33 @@ pub(crate) fn usual_mss(max: usize, full_frame: impl Fn(u32) -> usize) -> Result
 /// A link to the control thread for each of so many workers.
 pub(crate) fn links(workers: usize, control: &ControlThread) -> (Vec<WorkerEnd>, Vec<ControlEnd>) {
     (0..workers).map(|_| link(control.waker())).unzip()
+}
+
+/// Whether a NIC has neighbours: an address, and a port on an Ethernet.
+pub(crate) fn has_neighbours(spec: Option<&NeighbourSpec>, ports: &[Port]) -> bool {
+    spec.is_some() && ports.iter().any(Port::is_on_ethernet)
+}
+
+/// Who looks after the neighbours of a NIC, if it has any; its engines have a slow path to the control thread then.
+pub(crate) fn vicinity(
+    spec: Option<&NeighbourSpec>,
+    ports: &[Port],
+    nics: &mut [Nic],
+    control: &ControlThread,
+) -> Option<Vicinity> {
+    let spec = spec.filter(|_| has_neighbours(spec, ports))?;
+    let port = |port: &Port| NeighbourPort {
+        name: port.name().to_owned(),
+        mac: MacAddr(port.mac()),
+        on_ethernet: port.is_on_ethernet(),
+    };
+    let neighbours = Neighbours::new(spec.clone(), ports.iter().map(port).collect());
+    let rings = nics.iter_mut().map(|nic| {
+        let (worker, end) = slow_link(control.waker());
+        nic.set_slow_path(Some(Box::new(worker)));
+        end
+    });
+    Some(Vicinity::new(neighbours, rings.collect()))
 }
 
 /// A lane for each engine of a NIC, over its own queue of each port. `impairments` says what is done to the frames of worker i.

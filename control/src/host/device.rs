@@ -7,11 +7,13 @@ use super::error::HostError;
 use super::event::{AsyncEvent, Events};
 use super::memory::ProtectionDomain;
 use super::notify::Notify;
+use super::reach::Reach;
 use super::ring::WorkerRing;
 use super::seat::Seat;
 use super::spec::DeviceSpec;
 use crate::controller::{ControlThread, ControlledNic, Controller, Operator, Server};
 use crate::error::Error;
+use crate::neighbour::NeighbourError;
 use crate::records::{Node, Recording};
 use dataplane::Ns;
 use dataplane::dpdk::{Clock, Eal, Impairments, Port, PortConfig, PortStats, Worker, WorkerOptions, Workers};
@@ -19,7 +21,9 @@ use dataplane::memory::{Domain, Keys};
 use dataplane::nic::{Nic, NicParams, PortInfo, QpNumbers, Stats};
 use dataplane::path::SprayingParams;
 use dataplane::transport::TransportParams;
+use dataplane::wire::MacAddr;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -39,6 +43,7 @@ pub(super) struct Inner {
     domains: AtomicU32,
     events: Arc<Events>,
     name: String,
+    has_neighbours: bool,
     pub(super) params: NicParams,
     infos: Vec<PortInfo>,
     stats: Vec<Arc<Stats>>,
@@ -129,9 +134,18 @@ impl Device {
         let (links, ends) = bring_up::links(spec.workers, &control);
         let links_of_ports = ports.iter().map(Port::link_watch).collect();
         let controller = Controller::new(spec.probe_period_ns, spec.workers, infos.len() as u8);
+        let has_neighbours = bring_up::has_neighbours(spec.neighbours.as_ref(), &ports);
+        let vicinity = bring_up::vicinity(spec.neighbours.as_ref(), &ports, &mut nics, &control);
         let name = spec.name.clone();
         let engines = stats.clone();
-        control.control(vec![ControlledNic { name, controller, workers: ends, engines, links: links_of_ports }]);
+        control.control(vec![ControlledNic {
+            name,
+            controller,
+            workers: ends,
+            engines,
+            links: links_of_ports,
+            vicinity,
+        }]);
         let stop = Arc::new(AtomicBool::new(false));
         let ring = |_| WorkerRing::new(spec.ring, Arc::clone(&stop));
         let workers: Vec<WorkerRing> = (0..spec.workers).map(ring).collect();
@@ -163,6 +177,7 @@ impl Device {
             domains: AtomicU32::new(1),
             events,
             name: spec.name,
+            has_neighbours,
             params,
             infos,
             stats,
@@ -201,6 +216,24 @@ impl Device {
     /// Has `notify` hear of each event; `false` when another one does already.
     pub fn hear_events(&self, notify: Arc<dyn Notify>) -> bool {
         self.inner.events.hear(notify)
+    }
+
+    /// Finds the way to a peer. Who is known is not asked for; on ports on an Ethernet others are, on each port that is in use, and this waits for
+    /// the answers, three seconds at most. `known` are addresses that the peer told of itself, one for each port: they are taken for ports that
+    /// are joined to another NIC's, where nobody is asked, and may be left out.
+    ///
+    /// # Errors
+    /// [`NeighbourError`] says on which port nobody answered, and what else may be wrong.
+    pub fn reach(&self, ip: IpAddr, known: &[MacAddr]) -> Result<Reach, NeighbourError> {
+        let (operator, name) = self.inner.operator().ok_or(NeighbourError::Gone { ip })?;
+        let macs = operator.reach(&name, ip, known.to_vec())?;
+        Ok(Reach::new(operator, name, ip, macs))
+    }
+
+    /// Whether peers have to be found by asking: a port of it is on an Ethernet, and it has an address there.
+    #[must_use]
+    pub fn has_neighbours(&self) -> bool {
+        self.inner.has_neighbours
     }
 
     /// What operators call it.

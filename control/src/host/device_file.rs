@@ -5,6 +5,7 @@ use super::table::{PortTable, Table, idle_polls, one};
 use crate::config::{Finding, Loaded, Setup};
 use crate::error::Error;
 use crate::file::{FileError, Source, Step};
+use crate::neighbour::{InterfaceAddress, NeighbourSpec};
 use dataplane::dpdk::PortSpec;
 use dataplane::nic::{NicParams, Paths};
 use dataplane::wire::MacAddr;
@@ -22,7 +23,9 @@ const NAME_MAX: usize = 63;
 struct DeviceTable {
     #[serde(default = "name")]
     name: String,
-    ip: IpAddr,
+    ip: InterfaceAddress,
+    #[serde(default)]
+    gateway: Option<IpAddr>,
     #[serde(default)]
     mac: Option<String>,
     #[serde(default)]
@@ -75,7 +78,7 @@ pub struct DeviceFile {
     pub mac: Option<MacAddr>,
     /// VLAN tag control information of its frames.
     pub vlan: Option<u16>,
-    /// The Ethernet addresses, one for each port, by which others are reached.
+    /// The Ethernet addresses, one for each port, by which others are reached without being asked for.
     pub neighbours: HashMap<IpAddr, Vec<MacAddr>>,
 }
 
@@ -154,9 +157,20 @@ fn check(table: &DeviceTable, source: Source<'_>, setup: Setup) -> Result<Device
             return Err(place.wrong(&path("ip"), format!("there is a neighbour {} already", neighbour.ip)));
         }
     }
-    let DeviceTable { name, ip, vlan, workers, cores, idle_polls, ctl, seed, .. } = table.clone();
-    let spec = DeviceSpec { name, ports, workers, cores, idle_polls, ctl, ..spec(&setup, seed.unwrap_or_default()) };
-    Ok(DeviceFile { spec, seeded: seed.is_some(), setup, ip, mac: own, vlan, neighbours })
+    place.check_gateway(&["gateway".into()], table.ip, table.gateway)?;
+    let DeviceTable { name, ip: address, gateway, vlan, workers, cores, idle_polls, ctl, seed, .. } = table.clone();
+    let among = NeighbourSpec { address, gateway, mac: own, vlan, fixed: neighbours.clone() };
+    let spec = DeviceSpec {
+        name,
+        ports,
+        workers,
+        cores,
+        idle_polls,
+        ctl,
+        neighbours: Some(among),
+        ..spec(&setup, seed.unwrap_or_default())
+    };
+    Ok(DeviceFile { spec, seeded: seed.is_some(), setup, ip: address.ip, mac: own, vlan, neighbours })
 }
 
 #[cfg(test)]

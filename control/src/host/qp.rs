@@ -4,6 +4,7 @@ use super::books::Account;
 use super::completion_queue::{CompletionQueue, Shared as Completions};
 use super::device::Inner;
 use super::error::HostError;
+use super::reach::Reach;
 use super::ring::{Job, WorkerRing};
 use crate::controller::Operator;
 use dataplane::memory::Domain;
@@ -120,6 +121,8 @@ struct Life {
     early: Vec<u64>,
     /// The EV profile that it is bound to.
     profile: Option<Bound>,
+    /// The way to its peer, where that was found.
+    reach: Option<Reach>,
 }
 
 /// An EV profile that counts a QP as long as this is there.
@@ -160,7 +163,7 @@ impl QueuePair {
             shared: Arc::default(),
             send: Arc::clone(&send.shared),
             receive: Arc::clone(&receive.shared),
-            life: Mutex::new(Life { life: QpLife::new(qpn, domain), early: Vec::new(), profile: None }),
+            life: Mutex::new(Life { life: QpLife::new(qpn, domain), early: Vec::new(), profile: None, reach: None }),
             worker: OnceLock::new(),
         })
     }
@@ -243,6 +246,22 @@ impl QueuePair {
         // Set once: a QP goes to RTR once.
         let _ = self.worker.set(worker);
         self.shared.step(LifeState::Init, LifeState::Rtr);
+        Ok(())
+    }
+
+    /// As [`QueuePair::rtr`], to a peer that was found: its Ethernet addresses are those of `reach`, whatever `with` says of them, and the QP
+    /// follows when they change.
+    ///
+    /// # Errors
+    /// As [`QueuePair::rtr`].
+    pub fn rtr_by(&self, with: &ToRtr, reach: &Reach) -> Result<(), HostError> {
+        let mut with = with.clone();
+        with.remote.mac = reach.macs().first().copied().unwrap_or(with.remote.mac);
+        with.path.next_hops = if reach.macs().len() > 1 { reach.macs().to_vec() } else { Vec::new() };
+        with.path.follows = true;
+        self.rtr(&with)?;
+        self.life().reach = Some(reach.clone());
+        reach.opened();
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use super::hook::HookMaker;
 use crate::controller::PROBE_PERIOD;
 use crate::error::Error;
+use crate::neighbour::NeighbourSpec;
 use crate::records::RecordSpec;
 use dataplane::dpdk::{PortConfig, PortSpec};
 use dataplane::nic::{NicParams, PORTS_MAX};
@@ -46,6 +47,9 @@ pub struct DeviceSpec {
     pub records: RecordSpec,
     /// The NIC's number in records.
     pub node_id: u32,
+    /// What it is among its neighbours: with it, it answers ARP, neighbour discovery and ping on ports that are on an Ethernet, and peers can be
+    /// found there ([`super::Device::reach`]).
+    pub neighbours: Option<NeighbourSpec>,
     /// What else runs on the workers.
     pub hooks: Option<HookMaker>,
 }
@@ -73,6 +77,7 @@ impl Default for DeviceSpec {
             ctl: None,
             records: RecordSpec::default(),
             node_id: 0,
+            neighbours: None,
             hooks: None,
         }
     }

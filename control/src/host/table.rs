@@ -2,10 +2,12 @@
 
 use super::spec::WORKERS_MAX;
 use crate::file::{FileError, Source, Step};
+use crate::neighbour::InterfaceAddress;
 use dataplane::dpdk::PortSpec;
 use dataplane::nic::PORTS_MAX;
 use dataplane::wire::MacAddr;
 use serde::Deserialize;
+use std::net::IpAddr;
 
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -92,6 +94,16 @@ impl Table<'_> {
             return Err(self.wrong(path, why.into()));
         }
         Ok(own)
+    }
+
+    /// Checks the gateway at `path`.
+    pub(crate) fn check_gateway(
+        &self,
+        path: &[Step<'_>],
+        own: InterfaceAddress,
+        gateway: Option<IpAddr>,
+    ) -> Result<(), FileError> {
+        gateway.map_or(Ok(()), |gateway| own.check_gateway(gateway).map_err(|why| self.wrong(path, why)))
     }
 
     /// Reads the Ethernet addresses at `path`, by which somebody is reached on each of so many ports.

@@ -3,7 +3,9 @@
 use super::file::PeerTable;
 use super::region::Room;
 use crate::controller::WriteOrder;
-use crate::host::{CompletionQueue, Device, Offer, QpOffer, QueuePair, RegionOffer, ToInit, ToRts, WriteRequest};
+use crate::host::{
+    CompletionQueue, Device, Offer, QpOffer, QueuePair, Reach, RegionOffer, ToInit, ToRts, WriteRequest,
+};
 use dataplane::memory::Key;
 use dataplane::nic::{PathSpec, Paths, PortId, Status};
 use dataplane::transport::{MESSAGE_MAX, Psn};
@@ -89,6 +91,15 @@ pub(super) enum Halt {
     End,
 }
 
+impl Ways {
+    /// Asks for a peer, where one is to be asked for: the NIC is on an Ethernet, and the file has no Ethernet addresses for it, neither as `hops` nor,
+    /// where it has all its numbers (`told`), among these.
+    pub(super) fn find(&self, other: &Offer, hops: &[MacAddr], told: bool) -> Result<Option<Reach>, String> {
+        let asks = self.device.has_neighbours() && hops.is_empty() && (!told || other.macs.is_empty());
+        asks.then(|| self.device.reach(other.ip, &other.macs)).transpose().map_err(|e| e.to_string())
+    }
+}
+
 impl Prepared {
     /// Makes QPs, whose first PSNs `psn` gives.
     pub(super) fn new(
@@ -139,11 +150,20 @@ impl Prepared {
         Ok(Prepared { own, qps: made, send, room: Arc::clone(room) })
     }
 
-    /// Brings the QPs to RTS. `hops` are the Ethernet addresses to send to, where they are not the peer's own.
-    pub(super) fn join(self, ways: &Ways, other: Offer, hops: &[MacAddr]) -> Result<Bond, String> {
+    /// Brings the QPs to RTS. `hops` are the Ethernet addresses to send to, where the file has them; else those of `reach`, if the peer was asked
+    /// for, or the peer's own.
+    pub(super) fn join(
+        self,
+        ways: &Ways,
+        other: Offer,
+        hops: &[MacAddr],
+        reach: Option<&Reach>,
+    ) -> Result<Bond, String> {
         let Prepared { own, qps, send, room } = self;
-        own.check(&other)?;
         let said = |e: crate::host::HostError| e.to_string();
+        let macs = reach.filter(|_| other.macs.is_empty()).map_or(other.macs, |reach| reach.macs().to_vec());
+        let other = Offer { macs, ..other };
+        own.check(&other)?;
         let next_hops = match (hops.is_empty(), own.macs.len()) {
             (false, _) => hops.to_vec(),
             (true, 1) => Vec::new(),
@@ -151,9 +171,13 @@ impl Prepared {
         };
         for (n, qp) in qps.iter().enumerate() {
             let paths = (ways.paths)(49_152 + (n % 16_384) as u16);
-            let path = PathSpec { paths, next_hops: next_hops.clone(), encapsulation: None };
+            let path = PathSpec { paths, next_hops: next_hops.clone(), encapsulation: None, follows: false };
             let rtr = own.to_rtr(&other, n, path, ways.vlan, None).ok_or("an offer of too few QPs")?;
-            qp.rtr(&rtr).map_err(said)?;
+            match reach {
+                Some(reach) => qp.rtr_by(&rtr, reach),
+                None => qp.rtr(&rtr),
+            }
+            .map_err(said)?;
             let send_psn = Psn::new(own.qps[n].psn);
             qp.rts(ToRts { send_psn, peer: other.advertised() }).map_err(said)?;
         }

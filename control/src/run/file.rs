@@ -5,6 +5,7 @@ use crate::controller::metrics::MetricsAddress;
 use crate::file::{FileError, Source, Step};
 use crate::host::table::{Table, idle_polls, one};
 use crate::host::{ExchangeAddress, OFFER_QPS_MAX, Offer, PortTable};
+use crate::neighbour::{InterfaceAddress, NeighbourSpec};
 use crate::records::{Format, SNAPLEN_MAX};
 use crate::units::{Size, Time};
 use dataplane::dpdk::PortSpec;
@@ -126,8 +127,11 @@ impl From<LogLevel> for LevelFilter {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressTable {
-    /// Its IP address.
-    pub ip: IpAddr,
+    /// Its IP address, with the prefix of its network where not everybody is on that.
+    pub ip: InterfaceAddress,
+    /// The router for those that are not.
+    #[serde(default)]
+    pub gateway: Option<IpAddr>,
     /// Its Ethernet address, where it has one port; that of the port without.
     #[serde(default)]
     pub mac: Option<String>,
@@ -226,6 +230,13 @@ impl RunFile {
         let whole: Whole = source.read()?;
         whole.run.map(|table| check(table, source)).transpose()
     }
+
+    /// What the NIC is among its neighbours.
+    #[must_use]
+    pub fn neighbours(&self) -> NeighbourSpec {
+        let AddressTable { ip: address, gateway, vlan, .. } = self.table.address;
+        NeighbourSpec { gateway, mac: self.mac, vlan, ..NeighbourSpec::new(address) }
+    }
 }
 
 fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
@@ -235,6 +246,7 @@ fn check(table: RunTable, source: Source<'_>) -> Result<RunFile, FileError> {
     place.check_workers(table.workers, table.cores.as_deref())?;
     let ports = place.ports(&table.port)?;
     let mac = place.own_mac(&["address".into(), "mac".into()], table.address.mac.as_deref(), ports.len())?;
+    place.check_gateway(&["address".into(), "gateway".into()], table.address.ip, table.address.gateway)?;
     let address = |path: &[Step<'_>], text: &Option<String>| {
         let parsed = text.as_deref().map(|text| text.parse::<ExchangeAddress>().map_err(|why| wrong(path, why)));
         parsed.transpose()

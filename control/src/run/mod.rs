@@ -90,6 +90,7 @@ impl NicFile {
             idle_polls: table.idle_polls,
             node_id: table.node_id,
             records: self.records(setup.records),
+            neighbours: Some(self.run.neighbours()),
             ..DeviceSpec::default()
         }
     }

@@ -3,7 +3,7 @@
 use super::bond::{Bond, Prepared, Ways};
 use super::file::PeerTable;
 use super::region::Room;
-use crate::host::{Exchange, ExchangeAddress, LifeState, Offer};
+use crate::host::{Exchange, ExchangeAddress, LifeState, Offer, Reach};
 use dataplane::wire::MacAddr;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,6 +37,8 @@ pub(super) struct Peer {
 #[derive(Debug, Default)]
 struct State {
     bond: Option<Arc<Bond>>,
+    /// What this NIC has for a peer whose numbers are in the file.
+    own: Option<Offer>,
     /// The other end of the exchange is there.
     connected: bool,
     /// Why there is no bond, or none any more.
@@ -105,9 +107,10 @@ impl Peer {
         match &state.bond {
             Some(bond) if state.connected || self.is_fixed() => Ok(Arc::clone(bond)),
             _ => {
-                let why = state.trouble.as_deref().unwrap_or(match self.connects() {
-                    true => "it is being connected to",
-                    false => "it has not connected",
+                let why = state.trouble.as_deref().unwrap_or(match (self.is_fixed(), self.connects()) {
+                    (true, _) => "it is being asked for",
+                    (false, true) => "it is being connected to",
+                    (false, false) => "it has not connected",
                 });
                 Err(format!("there are no QPs with peer {:?}: {why}", self.table.name))
             }
@@ -138,10 +141,11 @@ impl Peer {
         self.gone.load(Ordering::Relaxed) || context.owner.is_over()
     }
 
-    /// Opens QPs with the numbers of the file; `own` is what this NIC has for it.
-    pub(super) fn fix(&self, context: &Context<'_>) -> Result<(), String> {
+    /// Makes QPs with the numbers of the file; `own` is what this NIC has for it. A peer whose Ethernet addresses are in the file, too, is joined at
+    /// once; what comes back is for [`Peer::keep_asking`].
+    pub(super) fn fix(&self, context: &Context<'_>) -> Result<Option<(Prepared, Offer)>, String> {
         if !self.is_fixed() {
-            return Ok(());
+            return Ok(None);
         }
         let missing = "exchange is false, and [run.peer.other] is not there: the peer's mrcnic run --show prints it";
         let other = self.table.other.clone().ok_or(missing)?;
@@ -149,10 +153,58 @@ impl Peer {
         if let Some(expected) = self.table.own.as_ref().filter(|expected| **expected != prepared.own) {
             return Err(differs(expected, &prepared.own));
         }
-        let bond = Arc::new(prepared.join(context.ways, other, &self.hops)?);
+        self.state().own = Some(prepared.own.clone());
+        if other.macs.is_empty() && self.hops.is_empty() && context.ways.device.has_neighbours() {
+            return Ok(Some((prepared, other)));
+        }
+        self.join_fixed(context, prepared, other, None)?;
+        Ok(None)
+    }
+
+    fn join_fixed(
+        &self,
+        context: &Context<'_>,
+        prepared: Prepared,
+        other: Offer,
+        reach: Option<&Reach>,
+    ) -> Result<(), String> {
+        let bond = Arc::new(prepared.join(context.ways, other, &self.hops, reach)?);
         context.owner.begun(&bond);
-        self.state().bond = Some(bond);
+        let mut state = self.state();
+        (state.bond, state.trouble) = (Some(bond), None);
         Ok(())
+    }
+
+    /// Asks for a peer whose numbers are in the file until it answers, and joins its QPs then.
+    pub(super) fn keep_asking(&self, context: &Context<'_>, prepared: Prepared, other: Offer) {
+        while !self.is_over(context) {
+            let joined = match context.ways.find(&other, &self.hops, true) {
+                Ok(reach) => self.join_fixed(context, prepared, other, reach.as_ref()),
+                Err(trouble) => {
+                    self.tell(trouble);
+                    self.rest(context);
+                    continue;
+                }
+            };
+            if let Err(trouble) = joined {
+                self.tell(trouble);
+            }
+            return;
+        }
+    }
+
+    /// What this NIC has for it, once that is known.
+    pub(super) fn own(&self) -> Option<Offer> {
+        self.state().own.clone()
+    }
+
+    /// Waits before the next try.
+    fn rest(&self, context: &Context<'_>) {
+        let mut left = RETRY;
+        while !left.is_zero() && !self.is_over(context) {
+            std::thread::sleep(LOOK.min(left));
+            left = left.saturating_sub(LOOK);
+        }
     }
 
     /// Connects to it again and again, until it is to end.
@@ -165,11 +217,7 @@ impl Peer {
             if let Err(trouble) = tried {
                 self.tell(trouble);
             }
-            let mut left = RETRY;
-            while !left.is_zero() && !self.is_over(context) {
-                std::thread::sleep(LOOK.min(left));
-                left = left.saturating_sub(LOOK);
-            }
+            self.rest(context);
         }
     }
 
@@ -252,14 +300,15 @@ impl Peer {
         // The QPs of before are of no use to either end.
         self.part(None);
         let own = prepared.own.clone();
-        let bond = Arc::new(prepared.join(context.ways, other, &self.hops).map_err(Refused::Here)?);
+        let reach = context.ways.find(&other, &self.hops, false).map_err(Refused::Here)?;
+        let bond = Arc::new(prepared.join(context.ways, other, &self.hops, reach.as_ref()).map_err(Refused::Here)?);
         context.owner.begun(&bond);
         if accepted {
             exchange.offer(context.name, &own).map_err(there)?;
         }
         exchange.ready().map_err(there)?;
         let mut state = self.state();
-        *state = State { bond: Some(Arc::clone(&bond)), connected: true, trouble: None };
+        *state = State { bond: Some(Arc::clone(&bond)), own: None, connected: true, trouble: None };
         drop(state);
         Ok(bond)
     }

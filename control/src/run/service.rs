@@ -92,7 +92,7 @@ impl Service {
             crate::config::SprayingType::Default => |_| Paths::Sprayed,
         };
         let service = Arc::new(Service {
-            ways: Ways { device, receive, ip: table.address.ip, macs, vlan: table.address.vlan, paths },
+            ways: Ways { device, receive, ip: table.address.ip.ip, macs, vlan: table.address.vlan, paths },
             name: table.name.clone(),
             regions: Mutex::default(),
             peers: Mutex::default(),
@@ -156,10 +156,12 @@ impl Service {
         let room = lock(&self.regions).get(&table.region).cloned();
         let room = room.ok_or_else(|| wrong(format!("there is no region {:?}", table.region)))?;
         let peer = Peer::new(table, file.connect[n].clone(), file.next_hops[n].clone(), room);
-        peer.fix(&self.context()).map_err(wrong)?;
+        let asked = peer.fix(&self.context()).map_err(wrong)?;
         lock(&self.peers).insert(name.clone(), Arc::clone(&peer));
-        if peer.connects() {
-            let service = Arc::clone(self);
+        let service = Arc::clone(self);
+        if let Some((prepared, other)) = asked {
+            self.spawn(move || peer.keep_asking(&service.context(), prepared, other))?;
+        } else if peer.connects() {
             self.spawn(move || peer.keep_connected(&service.context()))?;
         }
         Ok(())
@@ -318,7 +320,7 @@ impl Service {
     /// What this NIC has for each peer whose numbers are in the file.
     pub(super) fn fixed_offers(&self) -> Vec<(String, Offer)> {
         let fixed = self.all_peers().into_iter().filter(|peer| peer.is_fixed());
-        fixed.filter_map(|peer| Some((peer.table.name.clone(), peer.bond().ok()?.own.clone()))).collect()
+        fixed.filter_map(|peer| Some((peer.table.name.clone(), peer.own()?))).collect()
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn offers(file: &RunFile, setup: &Setup) -> Vec<(String, Offer)> {
         let qps = (0..peer.qps).filter_map(|_| numbers.allocate()).map(|qpn| QpOffer { qpn: qpn.get(), psn: 0 });
         let own = regions.iter().find(|(name, ..)| *name == peer.region);
         let offer = Offer {
-            ip: address.ip,
+            ip: address.ip.ip,
             macs: file.mac.into_iter().collect(),
             mss: transport.mss,
             window: transport.max_psn_range,

@@ -1,8 +1,8 @@
 //! A NIC as tests see it.
 
 use crate::controller::{
-    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NicReport, NsccView, PortReport, QpReport,
-    QpStates, SurveyReport,
+    ControlCounters, DestinationReport, EvStates, EvView, GroupView, NeighbourReport, NicReport, NsccView, PortReport,
+    QpReport, QpStates, SurveyReport,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -111,6 +111,7 @@ pub(super) fn nic(name: &str, t: u64) -> NicReport {
     let mut second = destination(t);
     (second.destination, second.window, second.rtt_us, second.groups) = (other, None, None, Vec::new());
     NicReport {
+        neighbours: NeighbourReport::default(),
         name: name.into(),
         workers: 2,
         silent_workers: Vec::new(),

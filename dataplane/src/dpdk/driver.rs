@@ -67,6 +67,15 @@ impl Driver {
         spec.argument("role").is_none_or(|role| role == "client" || role == "slave")
     }
 
+    /// True for a port on an Ethernet, rather than one that is joined to another NIC's, or to a file.
+    pub(super) fn is_on_ethernet(self, spec: &PortSpec) -> bool {
+        match self {
+            Driver::Ring | Driver::Null | Driver::Memif => false,
+            Driver::Pcap => ["iface", "rx_iface", "rx_iface_in"].iter().any(|key| spec.argument(key).is_some()),
+            Driver::AfPacket | Driver::Tap | Driver::Other => true,
+        }
+    }
+
     /// True when the driver carries frames of any size its buffers hold, whatever MTU it reports.
     pub(super) fn ignores_mtu(self) -> bool {
         !matches!(self, Driver::Other | Driver::Tap)

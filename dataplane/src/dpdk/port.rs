@@ -122,6 +122,8 @@ pub(super) struct Inner {
     pub(super) max_frame: usize,
     /// Frames may have pieces of registered memory.
     pub(super) pieces: bool,
+    /// Hosts of all kinds may be at its other end.
+    pub(super) on_ethernet: bool,
     /// Of a port that is started when its peer is there.
     pub(super) gate: Option<Gate>,
     pub(super) pools: Arc<Pools>,
@@ -198,6 +200,7 @@ impl Port {
             vdev,
             max_frame: plan.max_frame,
             pieces: false,
+            on_ethernet: driver.is_on_ethernet(&spec),
             pools: Arc::new(pools),
             _pair: None,
             _files: spec.files,
@@ -260,9 +263,12 @@ impl Port {
             // SAFETY: as above.
             None => check("starting the port", capture(|| unsafe { sys::rte_eth_dev_start(id) }))?,
         }
-        // Some ports have no such mode, and receive everything.
+        // Some ports have no such modes, and receive everything. Neighbour discovery asks multicast addresses (RFC 4861, 7.2.1).
         // SAFETY: as above.
-        let _ = capture(|| unsafe { sys::rte_eth_promiscuous_enable(id) });
+        let _ = capture(|| unsafe {
+            sys::rte_eth_promiscuous_enable(id);
+            sys::rte_eth_allmulticast_enable(id)
+        });
         let mut mac = mac_of(id);
         if inner.driver == Driver::Tap {
             // The driver gives both ends of the tap one address, and a bridge would keep frames for it to itself.
@@ -293,6 +299,13 @@ impl Port {
     #[must_use]
     pub fn max_frame(&self) -> usize {
         self.inner.max_frame
+    }
+
+    /// Whether it is on an Ethernet with hosts of all kinds: those are asked for their addresses, and ask for the NIC's. A port joined to another
+    /// NIC's (`net_memif`, `net_ring`), or to a file, is not.
+    #[must_use]
+    pub fn is_on_ethernet(&self) -> bool {
+        self.inner.on_ethernet
     }
 
     /// How many queues it has each way.

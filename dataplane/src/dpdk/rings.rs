@@ -143,6 +143,7 @@ impl Port {
             vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
             max_frame: plan.max_frame,
             pieces: false,
+            on_ethernet: false,
             pools,
             _pair: Some(Arc::clone(pair)),
             _files: Vec::new(),

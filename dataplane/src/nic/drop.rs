@@ -96,6 +96,10 @@ reasons! {
     EndpointOvertaken = "endpoint_overtaken", "a port status update that was overtaken; not answered";
     /// More endpoint requests than are answered.
     EndpointRate = "endpoint_rate", "more endpoint requests than are answered";
+    /// ARP, neighbour discovery or ping that found the way to the control thread full.
+    SlowPathFull = "slow_path_full", "not MRC: ARP, neighbour discovery or ping, more than the control thread takes";
+    /// ARP, neighbour discovery or ping in a frame of more than [`super::SLOW_FRAME_MAX`] bytes.
+    SlowPathTooLong = "slow_path_too_long", "not MRC: ARP, neighbour discovery or ping of more than 2,048 bytes";
     /// An endpoint operation that this NIC takes no part in, or one that is no packet of its kind.
     EndpointOperation = "endpoint_operation", "an endpoint operation, which is not answered";
 }

@@ -18,6 +18,7 @@ mod host;
 mod lending;
 mod life;
 mod limits;
+mod next_hop;
 mod open;
 mod params;
 mod paths;
@@ -28,6 +29,7 @@ mod receive;
 mod reply;
 mod rotations;
 mod sample;
+mod slow;
 mod stall;
 mod stats;
 mod survey;
@@ -53,6 +55,7 @@ pub use port_status::{PORT_EVENTS_MAX, PortEvent};
 pub use probe::{PROBES_MAX, ProbeAnswer};
 pub use qp::{CcProfileRef, Endpoint, OpenError, PathSpec, Paths, Placement, QpNumbers, QpSpec, QpState, QpStats, Qpn};
 pub use sample::{NicSample, Spread};
+pub use slow::{SLOW_FRAME_MAX, SlowFrame, SlowPath};
 pub use stats::{Counter, Counts, Stats};
 pub use survey::{
     DestinationSurvey, EvTally, QpSurvey, QpTally, SURVEY_DESTINATIONS_MAX, SURVEY_EVS_MAX, SURVEY_EVS_TOTAL_MAX,
@@ -82,6 +85,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use reply::Reply;
 use rotations::Rotation;
 use sample::Interval;
+use slow::Slow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use tap::{TapSlot, Witness, posted};
@@ -193,6 +197,7 @@ pub struct Nic {
     clock: Ns,
     interval: Interval,
     tap: TapSlot,
+    slow: Option<Box<Slow>>,
     stats: Arc<Stats>,
 }
 
@@ -317,6 +322,7 @@ impl Nic {
             clock: Ns::ZERO,
             interval: Interval::default(),
             tap: None,
+            slow: None,
             stats: Arc::new(Stats::default()),
             params,
         })

@@ -97,6 +97,7 @@ impl Nic {
             template,
             path,
             links,
+            follows: spec.path.follows,
             encapsulated: encapsulation.is_some(),
             domain: spec.domain,
             placement: spec.placement,

@@ -119,6 +119,8 @@ pub struct PathSpec {
     /// An outer IPv6 header. Its path is that of packets whose entropy value has none of its own. A profile with SRv6 paths needs none: the
     /// outer source is then the QP's own address, and there is no SRH.
     pub encapsulation: Option<Encapsulation>,
+    /// The next hops are what neighbours said, and change when these do ([`crate::nic::Nic::set_next_hop`]); else they stay.
+    pub follows: bool,
 }
 
 /// The CC profile of a QP, as it was when the QP was bound to it.
@@ -284,6 +286,8 @@ pub(super) struct Qp {
     pub(super) path: QpPath,
     /// Ethernet addresses on each port, where the NIC has several.
     pub(super) links: Option<Box<[LinkAddresses]>>,
+    /// Its next hops change with what neighbours say.
+    pub(super) follows: bool,
     /// It has an outer IPv6 header.
     pub(super) encapsulated: bool,
     pub(super) domain: Domain,

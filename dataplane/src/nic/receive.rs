@@ -43,7 +43,10 @@ impl Nic {
 
     #[inline]
     fn take<F: RxFrame>(&mut self, now: Ns, port: PortId, frame: &F) -> Result<(), DropReason> {
-        let packet = parse(frame.head(), frame.len(), &self.rules)?;
+        let packet = match parse(frame.head(), frame.len(), &self.rules) {
+            Ok(packet) => packet,
+            Err(refusal) => return self.take_slow(port, frame, refusal),
+        };
         if packet.trim != Trim::Whole {
             return self.take_trimmed(now, &packet);
         }

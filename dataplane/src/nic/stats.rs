@@ -162,6 +162,12 @@ counters! {
     failed,
     /// QPs that went into the error state.
     qp_errors,
+    /// ARP, neighbour discovery and ping handed to the control thread.
+    rx_slow,
+    /// ARP, neighbour discovery and ping sent.
+    tx_slow,
+    /// ARP, neighbour discovery and ping given up because their port took nothing for 10 ms.
+    slow_unsent,
     /// SACKs, ACKs and NACKs left out because the control queue was full.
     replies_dropped,
 }

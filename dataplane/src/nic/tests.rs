@@ -129,3 +129,156 @@ fn a_full_egress_buffer_stops_the_fetch_and_drops_nothing_but_a_probe_that_finds
     assert_eq!(burst(&mut nic, 2), 10);
     assert_eq!(nic.stats().tx_data.get(), 65);
 }
+
+/// A slow path that keeps what it is given, as long as there is room, and has this to send.
+#[derive(Clone, Default)]
+struct Aside(Arc<std::sync::Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    taken: Vec<SlowFrame>,
+    to_send: VecDeque<SlowFrame>,
+    room: usize,
+}
+
+impl SlowPath for Aside {
+    fn take(&mut self, frame: SlowFrame) -> bool {
+        let mut kept = self.0.lock().unwrap();
+        let has_room = kept.taken.len() < kept.room;
+        if has_room {
+            kept.taken.push(frame);
+        }
+        has_room
+    }
+
+    fn next(&mut self) -> Option<SlowFrame> {
+        self.0.lock().unwrap().to_send.pop_front()
+    }
+}
+
+/// Who has 10.0.0.1, asks 10.0.0.2.
+fn arp_request() -> Vec<u8> {
+    let link = [[0xFF; 6], [2, 0, 0, 0, 0, 2]].concat();
+    [&link[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1]].concat()
+}
+
+#[test]
+fn what_is_for_neighbours_goes_the_slow_path_and_is_a_drop_only_without_one_or_when_that_is_full() {
+    let (mut nic, _) = nic(NicParams::default(), 1);
+    let arp = arp_request();
+    let receive = |nic: &mut Nic, frame: &[u8]| nic.receive(Ns(1), PortId(0), &frame);
+    assert_eq!(receive(&mut nic, &arp), Err(DropReason::Wire(crate::wire::Refusal::NotIp)));
+    let aside = Aside::default();
+    aside.0.lock().unwrap().room = 3;
+    nic.set_slow_path(Some(Box::new(aside.clone())));
+    let mut ping =
+        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45][..], &[0; 19], &[8, 0, 0, 0, 0, 0, 0, 0]].concat();
+    ping[23] = 1;
+    let mut ping6 = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xDD, 0x60][..], &[0; 39], &[128; 8]].concat();
+    ping6[20] = 58;
+    for frame in [&arp, &ping, &ping6] {
+        assert_eq!(receive(&mut nic, frame), Ok(()));
+    }
+    assert_eq!(receive(&mut nic, &arp), Err(DropReason::SlowPathFull));
+    assert_eq!(receive(&mut nic, &[&arp[..], &[0; SLOW_FRAME_MAX]].concat()), Err(DropReason::SlowPathTooLong));
+    ping[23] = 6;
+    assert_eq!(receive(&mut nic, &ping), Err(DropReason::Wire(crate::wire::Refusal::NotUdp)), "TCP is nobody's");
+    let kept = aside.0.lock().unwrap().taken.clone();
+    assert_eq!((kept.len(), kept[0].bytes(), kept[0].port), (3, &arp[..], PortId(0)));
+    assert_eq!((nic.stats().rx_slow.get(), nic.stats().drops_by(DropReason::SlowPathFull)), (3, 1));
+}
+
+#[test]
+fn frames_of_the_slow_path_go_out_first_and_one_whose_port_is_full_waits_ten_milliseconds() {
+    struct Full;
+    impl TxBurst for Full {
+        fn slot(&mut self, _: PortId, _: usize) -> Option<&mut [u8]> {
+            None
+        }
+        fn commit(&mut self) {}
+    }
+    let (mut nic, _) = nic(NicParams::default(), 1);
+    let aside = Aside::default();
+    nic.set_slow_path(Some(Box::new(aside.clone())));
+    let frame = |port, byte| SlowFrame::new(PortId(port), &[byte; 60]).unwrap();
+    let give = |frames: &[SlowFrame]| aside.0.lock().unwrap().to_send.extend(frames.iter().cloned());
+    let mut sink = Sink(Vec::new());
+    give(&[frame(0, 1), frame(7, 2), frame(0, 3)]);
+    assert_eq!(nic.transmit(Ns(1), &mut sink), 2, "there is no port 7");
+    nic.sent(Ns(1), PortId(0), 2);
+    assert_eq!((&sink.0[..], nic.stats().tx_slow.get(), nic.stats().slow_unsent.get()), (&[3; 60][..], 2, 1));
+    give(&[frame(0, 4), frame(0, 5)]);
+    let ms = crate::time::MS;
+    assert_eq!(nic.transmit(Ns(ms), &mut Full), 0);
+    assert_eq!(nic.transmit(Ns(10 * ms), &mut sink), 2, "the one that waited, and the next");
+    nic.sent(Ns(10 * ms), PortId(0), 2);
+    give(&[frame(0, 6)]);
+    assert_eq!(nic.transmit(Ns(20 * ms), &mut Full), 0);
+    assert_eq!(nic.transmit(Ns(30 * ms), &mut Full), 0);
+    assert_eq!((nic.transmit(Ns(31 * ms), &mut sink), nic.stats().slow_unsent.get()), (0, 2));
+    assert!(SlowFrame::new(PortId(0), &[]).is_none() && SlowFrame::new(PortId(0), &[0; 2_049]).is_none());
+}
+
+#[test]
+fn qps_that_follow_send_to_the_new_next_hop_and_others_stay_with_theirs() {
+    let [local, remote] = ends();
+    let mac = |n| MacAddr([2, 0, 0, 0, 1, n]);
+    let ports = [local.mac, mac(1)].map(|mac| PortInfo { mac, max_frame: 9_000 });
+    for count in 1..=2 {
+        let mut nic = Nic::new(NicParams::default(), &ports[..count]).unwrap();
+        let mut numbers = QpNumbers::default();
+        let mut open = |nic: &mut Nic, follows, ip| {
+            let qpn = numbers.allocate().unwrap();
+            let spec = QpSpec {
+                qpn,
+                state: QpState::Rts,
+                port: PortId(0),
+                local,
+                remote: Endpoint { ip, ..remote },
+                vlan: None,
+                peer_qpn: 0x01_0000,
+                send_psn: Psn::new(0),
+                receive_psn: Psn::new(0),
+                peer: Advertised { window: 1024, immediates: 64 },
+                domain: Domain(1),
+                send_depth: 8,
+                receive_depth: 8,
+                write_imm_limit: 64,
+                placement: Placement::Keyed,
+                path: PathSpec { paths: Paths::Own { udp_port: 50_000 }, follows, ..PathSpec::default() },
+                congestion: None,
+            };
+            nic.open(Ns::ZERO, spec).unwrap();
+            qpn
+        };
+        let other = Ipv4Addr::new(10, 0, 0, 3).into();
+        let [moves, stays, elsewhere] =
+            [(true, remote.ip), (false, remote.ip), (true, other)].map(|(follows, ip)| open(&mut nic, follows, ip));
+        let to = |nic: &mut Nic, qpn: Qpn| {
+            let empty = WriteRequest {
+                wr_id: 1,
+                local_key: Key(0),
+                local_va: 0,
+                remote_key: Key(0),
+                remote_va: 0,
+                len: 0,
+                immediate: None,
+                signaled: true,
+            };
+            nic.post_write(qpn, &empty).unwrap();
+            let mut sink = Sink(Vec::new());
+            assert_eq!(nic.transmit(Ns(1), &mut sink), 1);
+            nic.sent(Ns(1), PortId(0), 1);
+            <[u8; 12]>::try_from(&sink.0[..12]).unwrap()
+        };
+        let link = |destination| crate::wire::link_addresses(local.mac, destination);
+        assert_eq!(to(&mut nic, moves), link(remote.mac));
+        assert_eq!(nic.set_next_hop(remote.ip, PortId(0), mac(9)), 1);
+        assert_eq!((to(&mut nic, moves), to(&mut nic, stays)), (link(mac(9)), link(remote.mac)));
+        assert_eq!(to(&mut nic, elsewhere), link(remote.mac));
+        assert_eq!(nic.set_next_hop(remote.ip, PortId(count as u8), mac(8)), 0, "there is no such port");
+        assert_eq!(nic.set_next_hop(Ipv4Addr::LOCALHOST.into(), PortId(0), mac(8)), 0);
+        assert_eq!(nic.set_next_hop(remote.ip, PortId(count as u8 - 1), mac(7)), 1);
+        assert_eq!(to(&mut nic, moves), link(if count == 1 { mac(7) } else { mac(9) }), "each port has its own");
+    }
+}

@@ -104,7 +104,8 @@ impl Nic {
         if full.is_everything() {
             return 0;
         }
-        let mut written = self.transmit_replies(now, out, &mut full);
+        let mut written = self.transmit_slow(now, out, &mut full);
+        written += self.transmit_replies(now, out, &mut full, TX_BURST - written);
         if written < TX_BURST && !full.is_everything() {
             written += self.transmit_data(now, out, &mut full, TX_BURST - written);
         }
@@ -113,9 +114,9 @@ impl Nic {
 
     /// What uses no window: answers and probes of QPs, then endpoint operations.
     #[inline]
-    fn transmit_replies<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts) -> usize {
+    fn transmit_replies<T: TxBurst>(&mut self, now: Ns, out: &mut T, full: &mut FullPorts, most: usize) -> usize {
         let (mut written, mut blocked) = (0, 0);
-        while written < TX_BURST
+        while written < most
             && blocked < self.control.len()
             && !full.is_everything()
             && let Some(reply) = self.control.front().copied()
@@ -134,7 +135,7 @@ impl Nic {
             }
         }
         let mut blocked = 0;
-        while written < TX_BURST && blocked < self.endpoints.waiting() && !full.is_everything() {
+        while written < most && blocked < self.endpoints.waiting() && !full.is_everything() {
             match self.write_endpoint(now, out, full) {
                 Wrote::Done => written += 1,
                 Wrote::NoRoom => break,

@@ -8,9 +8,12 @@ use core::str::FromStr;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
+const ETHERTYPE_ARP: u16 = 0x0806;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_QINQ: u16 = 0x88A8;
 const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_ICMP: u8 = 1;
+const PROTOCOL_ICMPV6: u8 = 58;
 /// Most VLAN tags that are skipped.
 const VLAN_TAGS_MAX: usize = 2;
 
@@ -235,6 +238,20 @@ pub fn source_address(head: &[u8]) -> Option<IpAddr> {
         ETHERTYPE_IPV4 => bytes::<4>(head, at + 12).map(|&b| IpAddr::V4(Ipv4Addr::from(b))),
         ETHERTYPE_IPV6 => srv6::innermost_source(head, at),
         _ => None,
+    }
+}
+
+/// Whether a frame that is not MRC may be ARP, neighbour discovery or ping: ARP, ICMP, or ICMPv6 right behind the IPv6 header. Nothing else of
+/// it is checked.
+#[must_use]
+pub fn is_for_neighbours(head: &[u8]) -> bool {
+    let Ok((_, ethertype, at)) = read_link(head) else { return false };
+    let byte = |offset: usize| head.get(at + offset).copied();
+    match ethertype {
+        ETHERTYPE_ARP => true,
+        ETHERTYPE_IPV4 => byte(9) == Some(PROTOCOL_ICMP),
+        ETHERTYPE_IPV6 => byte(6) == Some(PROTOCOL_ICMPV6),
+        _ => false,
     }
 }
 

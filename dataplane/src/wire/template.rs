@@ -232,6 +232,11 @@ impl Template {
         addresses.copy_from_slice(&link);
     }
 
+    /// Gives all frames another next hop, and leaves the source as it is.
+    pub fn set_destination(&mut self, mac: MacAddr) {
+        self.bytes[..6].copy_from_slice(&mac.0);
+    }
+
     /// Bytes of Ethernet, IP and UDP, and of the encapsulation.
     #[inline]
     #[must_use]

@@ -1,6 +1,7 @@
 //! Every metric: its name, unit and labels, what it says, and where it is read.
 
 use crate::controller::{DestinationReport, NicReport, NsccView, PortReport, SurveyReport};
+use crate::neighbour::{Counters, Refused};
 use dataplane::nic::{DropReason, Stats};
 use prometheus_client::registry::Unit;
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ enum Source {
     Process(fn(&SurveyReport) -> Vec<Sample>),
     /// A counter of the engines.
     Counter(&'static str),
+    /// A counter of what is done for neighbours.
+    Neighbours(&'static str),
     /// One value a NIC.
     Nic(fn(&NicReport) -> Number),
     /// Values with labels of their own.
@@ -99,6 +102,10 @@ impl Family {
             Source::Process(_) => Vec::new(),
             Source::Counter(name) => {
                 let count = nic.counters.get(*name).copied().unwrap_or(0);
+                vec![sample((Vec::new(), Number::Count(count)))]
+            }
+            Source::Neighbours(name) => {
+                let count = nic.neighbours.counters.get(*name).copied().unwrap_or(0);
                 vec![sample((Vec::new(), Number::Count(count)))]
             }
             Source::Nic(read) => vec![sample((Vec::new(), read(nic)))],
@@ -232,6 +239,7 @@ pub fn families() -> Vec<Family> {
         Source::Many(drops),
     ));
     all.extend(control());
+    all.extend(neighbours());
     all.extend(gauges());
     all
 }
@@ -254,6 +262,37 @@ fn control() -> Vec<Family> {
             |nic| Number::Count(nic.control.events_waited),
         ),
     ]
+}
+
+fn refused(nic: &NicReport) -> Vec<(Labels, Number)> {
+    let count = |&reason: &Refused| {
+        let count = nic.neighbours.refused.get(reason.name()).copied().unwrap_or(0);
+        (vec![("reason", reason.name().to_owned())], Number::Count(count))
+    };
+    Refused::ALL.iter().map(count).collect()
+}
+
+fn neighbours() -> Vec<Family> {
+    let counter = |(name, text): &(&'static str, &str)| {
+        family(&format!("neighbours_{name}"), Kind::Counter, None, NIC, text.trim(), Source::Neighbours(name))
+    };
+    let mut all: Vec<Family> = Counters::TEXTS.iter().map(counter).collect();
+    all.push(family(
+        "neighbours_refused",
+        Kind::Counter,
+        None,
+        &["nic", "reason"],
+        "Frames of ARP, neighbour discovery and ping that changed nothing and were not answered, by reason.",
+        Source::Many(refused),
+    ));
+    all.push(gauge(
+        "neighbours",
+        None,
+        NIC,
+        "Neighbours that are known or asked for, on each port.",
+        Source::Nic(|nic| count(nic.neighbours.table.len() + nic.neighbours.left_out)),
+    ));
+    all
 }
 
 fn gauges() -> Vec<Family> {
