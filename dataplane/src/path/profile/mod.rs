@@ -12,6 +12,7 @@ mod expansion;
 mod explicit;
 mod field;
 mod format;
+mod layout;
 mod permutation;
 mod ports;
 mod record;
@@ -23,6 +24,7 @@ pub use error::{ArgumentError, ErrorKind, EvProfileError, ProfileName, UnfitEv, 
 pub use expansion::{Expanded, Expansion, ExpansionError, Span};
 pub use explicit::Copies;
 pub use field::{EvField, FIELD_BITS_MAX, FieldError};
+pub use layout::{EV_BYTES, EvBits, EvLayout, ExtraBits, Placed};
 pub use format::{EvFormat, FormatError, LOCATOR_BITS, USID_BITS, USIDS_MAX};
 pub use ports::{PLANES_MAX, PortSet};
 pub use record::{Ev, EvMode, EvPool, EvProfile, EvProfileConfig, PoolKind, ProfileState};
