@@ -78,7 +78,7 @@ impl Desk {
     pub(super) fn take(&mut self, now: Ns, ask: Ask, members: &mut [Member]) {
         let (request, answer) = match ask {
             Ask::Request { request, answer } => (request, answer),
-            Ask::Profiles { nic, work } => return work(controller(members, &nic).ok().map(Controller::profiles_mut)),
+            Ask::Control { nic, work } => return work(controller(members, &nic).ok()),
         };
         tracing::debug!(?request, "an operator asks");
         // Whoever asked may have gone: that is no matter of ours.
@@ -165,7 +165,7 @@ impl Desk {
                 done()
             }
             Request::ProfileRemove { nic, id } => {
-                said(controller(members, &nic)?.profiles_mut().remove(id))?;
+                said(controller(members, &nic)?.remove_profile(id))?;
                 done()
             }
         }

@@ -1,7 +1,7 @@
 //! What an operator asks of a running NIC: one JSON object a line, one answer a line.
 
 use super::journal::Journal;
-use super::{LinkFault, ProfileSpec, Profiles, SurveyReport, Waker};
+use super::{Controller, LinkFault, ProfileSpec, Profiles, SurveyReport, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
@@ -225,15 +225,15 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn write(&self, order: &WriteOrder) -> Result<Value, String>;
 }
 
-/// Work with the EV profiles of a NIC; `None` where there is no such NIC.
-type ProfileWork = Box<dyn FnOnce(Option<&mut Profiles>) + Send>;
+/// Work with the controller of a NIC; `None` where there is no such NIC.
+type ControlWork = Box<dyn FnOnce(Option<&mut Controller>) + Send>;
 
 /// What the control thread is asked.
 pub(super) enum Ask {
     /// A request, and where its answer goes.
     Request { request: Request, answer: mpsc::Sender<Value> },
-    /// Something to do with the EV profiles of the NIC of this name.
-    Profiles { nic: String, work: ProfileWork },
+    /// Something to do with the controller of the NIC of this name.
+    Control { nic: String, work: ControlWork },
 }
 
 /// Passes requests to the control thread.
@@ -325,16 +325,29 @@ impl Operator {
         nic: &str,
         work: impl FnOnce(&mut Profiles) -> R + Send + 'static,
     ) -> Option<R> {
+        self.control(nic, |controller| work(controller.profiles_mut()))
+    }
+
+    /// As [`Operator::profiles`], with the whole controller.
+    pub fn control<R: Send + 'static>(
+        &self,
+        nic: &str,
+        work: impl FnOnce(&mut Controller) -> R + Send + 'static,
+    ) -> Option<R> {
         let (answer, wait) = mpsc::channel();
-        self.profiles_later(nic, move |profiles| drop(answer.send(work(profiles))));
+        self.control_later(nic, move |controller| drop(answer.send(work(controller))));
         wait.recv().ok()
     }
 
     /// As [`Operator::profiles`], and does not wait.
     pub fn profiles_later(&self, nic: &str, work: impl FnOnce(&mut Profiles) + Send + 'static) {
-        let work: ProfileWork = Box::new(move |profiles| profiles.map_or((), work));
+        self.control_later(nic, move |controller| work(controller.profiles_mut()));
+    }
+
+    fn control_later(&self, nic: &str, work: impl FnOnce(&mut Controller) + Send + 'static) {
+        let work: ControlWork = Box::new(move |controller| controller.map_or((), work));
         // A control thread that has gone has forgotten its profiles.
-        if self.asks.send(Ask::Profiles { nic: nic.to_owned(), work }).is_ok() {
+        if self.asks.send(Ask::Control { nic: nic.to_owned(), work }).is_ok() {
             self.waker.wake_anyway();
         }
     }

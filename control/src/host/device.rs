@@ -10,7 +10,7 @@ use super::notify::Notify;
 use super::ring::WorkerRing;
 use super::seat::Seat;
 use super::spec::DeviceSpec;
-use crate::controller::{ControlThread, ControlledNic, Controller, Operator, Server};
+use crate::controller::{CcBase, ControlThread, ControlledNic, Controller, Operator, Server};
 use crate::error::Error;
 use crate::records::{Node, Recording};
 use dataplane::Ns;
@@ -127,7 +127,8 @@ impl Device {
         let mut control = ControlThread::start(move || clock.now())?;
         let (links, ends) = bring_up::links(spec.workers, &control);
         let links_of_ports = ports.iter().map(Port::link_watch).collect();
-        let controller = Controller::new(spec.probe_period_ns, spec.workers, infos.len() as u8);
+        let controller =
+            Controller::new(spec.probe_period_ns, spec.workers, infos.len() as u8).with_congestion(CcBase::of(&params));
         let name = spec.name.clone();
         let engines = stats.clone();
         control.control(vec![ControlledNic { name, controller, workers: ends, engines, links: links_of_ports }]);

@@ -14,7 +14,9 @@ pub type EvBits = [u8; EV_BYTES];
 
 /// Why bits are no EV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fields take {taken} bits of an EV, and a bit behind these is set: clear it, or give the fields wider masks")]
+#[error(
+    "the fields take {taken} bits of an EV, and a bit behind these is set: clear it, or give the fields wider masks"
+)]
 pub struct ExtraBits {
     /// Bits that the fields take.
     pub taken: u32,

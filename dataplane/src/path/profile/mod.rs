@@ -24,8 +24,8 @@ pub use error::{ArgumentError, ErrorKind, EvProfileError, ProfileName, UnfitEv, 
 pub use expansion::{Expanded, Expansion, ExpansionError, Span};
 pub use explicit::Copies;
 pub use field::{EvField, FIELD_BITS_MAX, FieldError};
-pub use layout::{EV_BYTES, EvBits, EvLayout, ExtraBits, Placed};
 pub use format::{EvFormat, FormatError, LOCATOR_BITS, USID_BITS, USIDS_MAX};
+pub use layout::{EV_BYTES, EvBits, EvLayout, ExtraBits, Placed};
 pub use ports::{PLANES_MAX, PortSet};
 pub use record::{Ev, EvMode, EvPool, EvProfile, EvProfileConfig, PoolKind, ProfileState};
 pub use table::{EV_FORMATS_MAX, EV_PROFILES_MAX, EVS_MAX, EVS_PER_PROFILE_MAX, EvProfiles};

@@ -2,9 +2,9 @@
 
 use super::error::{ArgumentError, EvProfileError, ProfileName, Users};
 use super::explicit::Copies;
+use super::field::EvField;
 use super::format::EvFormat;
 use super::ports::PortSet;
-use super::field::EvField;
 use super::record::{Configured, Ev, EvMode, EvPool, EvProfile, EvProfileConfig, ProfileState, Source};
 use std::collections::BTreeMap;
 
