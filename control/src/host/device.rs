@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 /// A NIC that runs. Clones are the same device, and every handle keeps it alive: its workers end when the last is gone.
 #[derive(Clone, Debug)]
 pub struct Device {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 /// What handles keep alive. Fields go in this order: operators, workers, records, control thread, ports.
