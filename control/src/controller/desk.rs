@@ -6,7 +6,8 @@ use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
 use super::{
-    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode, ProfileSpec,
+    CcAlgorithm, Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode,
+    ProfileSpec,
 };
 use dataplane::Ns;
 use dataplane::nic::{PortId, SurveyOf};
@@ -305,13 +306,32 @@ fn summaries(controller: &Controller) -> Vec<Value> {
     controller.profiles().table().ids().map(|id| summary(controller, id)).collect()
 }
 
-fn summary(controller: &Controller, id: u64) -> Value {
-    let Ok(profile) = controller.profiles().table().profile(id) else { return Value::Null };
-    let state = match profile.state() {
+const fn state_name(state: ProfileState) -> &'static str {
+    match state {
         ProfileState::Init => "init",
         ProfileState::Offline => "offline",
         ProfileState::Online => "online",
+    }
+}
+
+/// CC profiles, which controllers make.
+fn cc_summaries(controller: &Controller) -> Vec<Value> {
+    let table = controller.profiles().cc_table();
+    let summary = |id| {
+        let profile = table.profile(id).ok()?;
+        let algorithm = controller.profiles().cc_view(id).algorithm.map(|algorithm| match algorithm {
+            CcAlgorithm::None => "none",
+            CcAlgorithm::Nscc => "nscc",
+        });
+        let state = state_name(profile.state());
+        Some(json!({ "id": id, "state": state, "algorithm": algorithm, "qps": profile.qps() }))
     };
+    table.ids().filter_map(summary).collect()
+}
+
+fn summary(controller: &Controller, id: u64) -> Value {
+    let Ok(profile) = controller.profiles().table().profile(id) else { return Value::Null };
+    let state = state_name(profile.state());
     let (mode, count) = profile.config().map_or((Mode::Auto, 0), |config| (mode_of(&config.mode), config.mode.count()));
     json!({ "id": id, "state": state, "mode": mode, "count": count, "unpopulated": profile.unpopulated(), "qps": profile.qps() })
 }
@@ -333,6 +353,7 @@ fn status(nic: &ControlledNic) -> Value {
         "peers": controller.peers_out().map(peer).collect::<Vec<_>>(),
         "peers_untold": controller.untold_peers(),
         "profiles": summaries(controller),
+        "cc_profiles": cc_summaries(controller),
         "probes": controller.probes(),
         "denied": denied.collect::<Vec<_>>(),
         "commands_waited": waited(|stats| &stats.commands_waited),

@@ -210,3 +210,140 @@ impl Controller {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        Command, EvEdits, EvProfileStep, EvReplacement, Event, FormatKind, FormatStep, Mode, PROBE_PERIOD,
+    };
+    use super::*;
+    use dataplane::Ns;
+    use dataplane::nic::EvEvent;
+    use dataplane::path::profile::{Copies, ProfileState};
+    use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+
+    const PEERS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3))];
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<(u64, u8, EvState)>>);
+
+    impl EvListener for Heard {
+        fn changed(&self, change: &EvChange) {
+            let last = change.ev.bits[1];
+            self.0.lock().unwrap().push((change.profile, last, change.state));
+        }
+    }
+
+    fn name(value: u8) -> EvName {
+        let mut bits = [0; 32];
+        bits[1] = value;
+        EvName { bits, port: 1 }
+    }
+
+    /// A controller with a profile of each of these numbers, ONLINE, of the EVs 1 and 2; and who hears of them.
+    fn controller(ids: &[u64]) -> (Controller, Arc<Heard>, Arc<dyn EvListener>) {
+        let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
+        let format = FormatStep { kind: Some(FormatKind::Udp), widths: Some(vec![16]), ..FormatStep::default() };
+        let step = FormatStep { to: Some(ProfileState::Offline), ..format };
+        controller.profiles_mut().modify_format(9, &step).unwrap();
+        let online = FormatStep { to: Some(ProfileState::Online), ..FormatStep::default() };
+        controller.profiles_mut().modify_format(9, &online).unwrap();
+        for &id in ids {
+            let evs = [1, 2].map(|value| EvReplacement {
+                current: EvName::UNPOPULATED,
+                new: name(value),
+                state: EvState::Good,
+                copies: Copies::One,
+            });
+            let step = EvProfileStep {
+                to: Some(ProfileState::Offline),
+                mode: Some(Mode::Explicit),
+                format: Some(9),
+                count: Some(2),
+                min_active: Some(0),
+                event_mask: Some(EvEventMask { assumed_bad: true, good: true }),
+                evs: Some(EvEdits::Replace(evs.to_vec())),
+                ..EvProfileStep::default()
+            };
+            controller.modify_profile(id, &step).unwrap();
+            let online = EvProfileStep { to: Some(ProfileState::Online), ..EvProfileStep::default() };
+            controller.modify_profile(id, &online).unwrap();
+        }
+        let heard: Arc<Heard> = Arc::default();
+        let listener: Arc<dyn EvListener> = heard.clone();
+        controller.listen(&listener);
+        (controller, heard, listener)
+    }
+
+    fn told(controller: &mut Controller, to: usize, whose: Whose, state: EvState) {
+        let event = EvEvent { at: Ns(1), destination: PEERS[to], whose, ev: 1, state, dropped: 0 };
+        controller.on_event(Ns(1), 0, Event::Ev(event));
+    }
+
+    #[test]
+    fn a_value_is_bad_from_the_first_peer_to_the_last_and_both_are_told_once() {
+        let (mut controller, heard, _listener) = controller(&[7]);
+        for to in [0, 1, 0] {
+            told(&mut controller, to, Whose::Of(Some(7)), EvState::AssumedBad);
+        }
+        assert_eq!(controller.ev_state(7, 1), EvState::AssumedBad);
+        told(&mut controller, 1, Whose::Everybody, EvState::Good);
+        assert_eq!(controller.ev_state(7, 1), EvState::AssumedBad, "towards the other");
+        assert_eq!(controller.suspects(PEERS[1]).count(), 0);
+        controller.on_event(Ns(2), 0, Event::Gone(PEERS[0]));
+        assert_eq!(controller.ev_state(7, 1), EvState::Good);
+        assert_eq!(*heard.0.lock().unwrap(), [(7, 1, EvState::AssumedBad), (7, 1, EvState::Good)]);
+    }
+
+    #[test]
+    fn a_value_that_is_good_for_one_profile_is_still_probed_for_another() {
+        let (mut controller, heard, _listener) = controller(&[7, 8]);
+        told(&mut controller, 0, Whose::Of(Some(7)), EvState::AssumedBad);
+        told(&mut controller, 0, Whose::Of(Some(8)), EvState::AssumedBad);
+        told(&mut controller, 0, Whose::Of(None), EvState::AssumedBad);
+        told(&mut controller, 0, Whose::Of(Some(7)), EvState::Good);
+        assert_eq!((controller.ev_state(7, 1), controller.ev_state(8, 1)), (EvState::Good, EvState::AssumedBad));
+        assert_eq!(controller.suspects(PEERS[0]).collect::<Vec<_>>(), [1]);
+        told(&mut controller, 0, Whose::Everybody, EvState::Good);
+        assert_eq!(controller.suspects(PEERS[0]).count(), 0);
+        assert_eq!(controller.ev_state(8, 1), EvState::Good);
+        let heard = heard.0.lock().unwrap();
+        let (bad, good) = (EvState::AssumedBad, EvState::Good);
+        assert_eq!(*heard, [(7, 1, bad), (8, 1, bad), (7, 1, good), (8, 1, good)]);
+    }
+
+    #[test]
+    fn a_denial_of_an_operators_and_one_of_the_profiles_are_both_to_be_lifted() {
+        let (mut controller, heard, listener) = controller(&[7]);
+        assert!(controller.deny(None, 1, true));
+        let state =
+            |state| EvProfileStep { evs: Some(EvEdits::SetState(vec![(name(1), state)])), ..EvProfileStep::default() };
+        controller.modify_profile(7, &state(EvState::Denied)).unwrap();
+        assert!(controller.deny(None, 1, false));
+        assert_eq!(controller.ev_state(7, 1), EvState::Denied);
+        controller.modify_profile(7, &state(EvState::Good)).unwrap();
+        assert_eq!(controller.ev_state(7, 1), EvState::Good);
+        assert_eq!(*heard.0.lock().unwrap(), [(7, 1, EvState::Good)]);
+        let commands: Vec<Command> = std::iter::from_fn(|| controller.poll_command()).collect();
+        assert!(commands.contains(&Command::SetEv { profile: 7, ev: 1, state: EvState::Denied }), "{commands:?}");
+        drop(listener);
+        drop(heard);
+        told(&mut controller, 0, Whose::Of(Some(7)), EvState::AssumedBad);
+        assert!(controller.book.listeners.is_empty(), "who has gone hears no more");
+    }
+
+    #[test]
+    fn the_nics_own_formats_come_and_go_apart_from_those_of_controllers() {
+        let (mut controller, ..) = controller(&[]);
+        let spec =
+            super::super::ProfileSpec::read("id = 3\nmode = \"explicit\"\nformat.kind = \"udp\"\nevs = [{ ev = 5 }]");
+        controller.profiles_mut().create(&spec.unwrap()).unwrap();
+        let format = controller.profiles().view(3).unwrap().format;
+        assert_eq!(format, 1 << 32, "not the controller's, though it is the same");
+        assert_eq!(controller.profile_evs(3), [Some((name(5), EvState::Good))]);
+        controller.remove_profile(3).unwrap();
+        assert_eq!(controller.profiles().format_state(format), ProfileState::Init);
+        assert_eq!(controller.profiles().format_state(9), ProfileState::Online);
+    }
+}

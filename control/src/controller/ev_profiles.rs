@@ -4,7 +4,7 @@ use super::step::{check, refuse};
 use super::{Command, Controller, EvEdits, EvEventMask, EvName, Mode, Named, Profiles, StepError};
 use dataplane::nic::EvState;
 use dataplane::path::profile::{
-    Ev, EvBits, EvField, EvFormat, EvLayout, EvMode, EvProfile, EvProfileConfig, PoolKind, ProfileState,
+    EV_BYTES, Ev, EvField, EvFormat, EvLayout, EvMode, EvProfile, EvProfileConfig, PoolKind, ProfileState,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -232,17 +232,17 @@ impl Profiles {
         }
         let layout = EvLayout::new(format, &fields).map_err(|error| StepError::Fields(name, error))?;
         let old = self.layout(id);
-        let bits: Vec<(EvBits, u8)> =
-            old.map(|old| profile.evs().map(|ev| (old.bits(&ev), ev.port)).collect()).unwrap_or_default();
-        let mut extra = self.extras.get(&id).cloned().unwrap_or_default();
+        let anew = |ev: Ev| {
+            let bits = old.as_ref().map_or([0; EV_BYTES], |old| old.bits(&ev));
+            let placed = layout.place(&bits).map_err(|error| StepError::Bits(name, error))?;
+            // Where the bits are more than a value has, it is but a name of them, and stays.
+            Ok(Ev { value: placed.value.unwrap_or(ev.value), port: ev.port, segment: placed.segment })
+        };
+        let evs = profile.evs().map(anew).collect::<Result<Vec<Ev>, StepError>>()?;
+        self.table.rewrite(id, &evs)?;
+        let extra = self.extras.entry(id).or_default();
         (extra.names, extra.fields) = (BTreeMap::new(), fields);
-        let before = self.extras.insert(id, extra);
-        let listed = bits.into_iter().map(|(bits, port)| self.placed(id, &layout, EvName { bits, port }));
-        let done = listed.collect::<Result<Vec<Ev>, StepError>>().and_then(|evs| Ok(self.table.rewrite(id, &evs)?));
-        if let (Err(_), Some(before)) = (&done, before) {
-            self.extras.insert(id, before);
-        }
-        done
+        Ok(())
     }
 
     fn clear_names(&mut self, id: u64) {
@@ -339,8 +339,8 @@ impl Controller {
         let changes = seldom.iter().any(|(_, given)| *given) || step.fields.is_some();
         // What was there a moment ago is taken back where a later part is refused; EVs stay changed up to the one that is refused.
         let before = (step.evs.is_none() && changes).then(|| self.profiles.table().profile(id).cloned()).transpose()?;
-        let extra = self.profiles.extras.get(&id).cloned();
-        let made_here = extra.is_some();
+        let made_here = self.profiles.extras.contains_key(&id);
+        let extra = self.profiles.extras.get(&id).filter(|_| step.evs.is_none()).cloned();
         let done = (|| {
             if changes {
                 self.profiles.change(id, step)?;
