@@ -6,11 +6,13 @@ use crate::abi::{
     mrc_context_attr, mrc_device_attr, mrc_hint_limits, mrc_mpr_attr, mrc_wimm_attr,
 };
 use crate::call::{Errno, Verbs, borrow, or_null, put, zero_or_minus};
+use crate::ctl_abi::mrc_ctl_cc_nscc_cfg;
 use crate::device::{Open, Use, open, quietly};
 use crate::hint::HINTS_MAX;
 use crate::verbs::ibv_context;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// PSNs of a unit of windows.
 pub(crate) const MPR_UNIT: u32 = 128;
@@ -24,6 +26,10 @@ pub struct mrc_context {
     /// Channels, completion queues, hints and QPs that it has.
     pub(crate) uses: AtomicUsize,
     pub(crate) hints: AtomicUsize,
+    /// The program has told that its controller's part is of version 1.0.1 at least.
+    pub(crate) ctl_current: AtomicBool,
+    /// NSCC's settings, as a query told them last. In a box: the program has its address.
+    pub(crate) nscc_told: Mutex<Box<mrc_ctl_cc_nscc_cfg>>,
 }
 
 impl mrc_context {
@@ -151,7 +157,8 @@ pub unsafe extern "C" fn mrc_create_context(
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Use::of(&open.uses).keep();
         let (uses, hints) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Box::into_raw(Box::new(mrc_context { verbs: vcontext, number, uses, hints })))
+        let (ctl_current, nscc_told) = (AtomicBool::new(false), Mutex::default());
+        Ok(Box::into_raw(Box::new(mrc_context { verbs: vcontext, number, uses, hints, ctl_current, nscc_told })))
     })
 }
 

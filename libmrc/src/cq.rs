@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use crate::call::{Address, borrow, code, errno, or_minus, or_null, put};
+use crate::call::{Address, Errno, borrow, code, errno, or_minus, or_null, put};
 use crate::channel::mrc_comp_channel;
 use crate::context::mrc_context;
 use crate::device::Use;
@@ -10,7 +10,7 @@ use crate::verbs::{
     IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, ibv_wc,
     ibv_wc__bindgen_ty_1, ibv_wc_status,
 };
-use control::host::{COMPLETIONS_MAX, CompletionEntry, CompletionQueue, Notify};
+use control::host::{COMPLETIONS_MAX, CompletionEntry, CompletionQueue, Device, EvEvents, Notify};
 use dataplane::nic::{Operation, Status};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const EMPTY_LOOKS: u32 = 64;
 #[derive(Debug)]
 pub struct mrc_cq {
     pub(crate) owner: Address<mrc_context>,
-    pub(crate) queue: CompletionQueue,
+    pub(crate) kind: Kind,
     /// The program's own.
     pub(crate) context: Address<c_void>,
     channel: Option<Channel>,
@@ -33,6 +33,25 @@ pub struct mrc_cq {
     /// QPs that complete here.
     pub(crate) uses: AtomicUsize,
     empty: AtomicU32,
+}
+
+/// What is in it.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Completions.
+    Completions(CompletionQueue),
+    /// Events of EVs.
+    EvEvents(EvEvents),
+}
+
+impl mrc_cq {
+    /// Its completions; EINVAL where it has none.
+    pub(crate) fn completions(&self) -> Result<&CompletionQueue, Errno> {
+        match &self.kind {
+            Kind::Completions(queue) => Ok(queue),
+            Kind::EvEvents(_) => Err(libc::EINVAL),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -67,34 +86,58 @@ pub unsafe extern "C" fn mrc_create_cq(
     comp_vector: c_int,
 ) -> *mut mrc_cq {
     or_null(|| {
-        // SAFETY: as the caller says.
-        let context = unsafe { borrow(mrc_ctx) }?;
-        // SAFETY: as the caller says.
-        let of = unsafe { channel.as_ref() };
         let asked = usize::try_from(cqe).ok().filter(|n| (1..=COMPLETIONS_MAX).contains(n)).ok_or(libc::EINVAL)?;
-        if comp_vector != 0 || of.is_some_and(|of| of.context.0 != mrc_ctx) {
-            return Err(libc::EINVAL);
+        // SAFETY: as the caller says.
+        unsafe {
+            create(mrc_ctx, cq_context, channel, comp_vector, |device| {
+                Ok(Kind::Completions(device.completion_queue(asked.max(PLACES_MIN)).map_err(|e| errno(&e))?))
+            })
         }
-        let queue = context.open()?.node.device.completion_queue(asked.max(PLACES_MIN)).map_err(|e| errno(&e))?;
-        let channel = of.map(|of| {
-            Use::of(&of.uses).keep();
-            Channel { of: Address(channel), events: Arc::clone(&of.events) }
-        });
-        Use::of(&context.uses).keep();
-        let cq = Box::into_raw(Box::new(mrc_cq {
-            owner: Address(mrc_ctx),
-            queue: queue.clone(),
-            context: Address(cq_context),
-            channel,
-            unacked: Unacked::default(),
-            uses: AtomicUsize::new(0),
-            empty: AtomicU32::new(0),
-        }));
-        if let Some(of) = of {
-            queue.hear(Arc::new(Announce { cq: Address(cq), events: Arc::clone(&of.events) }));
-        }
-        Ok(cq)
     })
+}
+
+/// Makes a completion queue for what `make` makes.
+///
+/// # Safety
+/// As [`mrc_create_cq`].
+pub(crate) unsafe fn create(
+    mrc_ctx: *mut mrc_context,
+    cq_context: *mut c_void,
+    channel: *mut mrc_comp_channel,
+    comp_vector: c_int,
+    make: impl FnOnce(&Device) -> Result<Kind, Errno>,
+) -> Result<*mut mrc_cq, Errno> {
+    // SAFETY: as the caller says.
+    let context = unsafe { borrow(mrc_ctx) }?;
+    // SAFETY: as the caller says.
+    let of = unsafe { channel.as_ref() };
+    if comp_vector != 0 || of.is_some_and(|of| of.context.0 != mrc_ctx) {
+        return Err(libc::EINVAL);
+    }
+    let kind = make(&context.open()?.node.device)?;
+    let channel = of.map(|of| {
+        Use::of(&of.uses).keep();
+        Channel { of: Address(channel), events: Arc::clone(&of.events) }
+    });
+    Use::of(&context.uses).keep();
+    let cq = Box::into_raw(Box::new(mrc_cq {
+        owner: Address(mrc_ctx),
+        kind,
+        context: Address(cq_context),
+        channel,
+        unacked: Unacked::default(),
+        uses: AtomicUsize::new(0),
+        empty: AtomicU32::new(0),
+    }));
+    if let Some(of) = of {
+        let announce = Arc::new(Announce { cq: Address(cq), events: Arc::clone(&of.events) });
+        // SAFETY: it was made just now.
+        match unsafe { &(*cq).kind } {
+            Kind::Completions(queue) => queue.hear(announce),
+            Kind::EvEvents(events) => events.hear(announce),
+        };
+    }
+    Ok(cq)
 }
 
 /// Frees a completion queue, once all its events are acknowledged. EINVAL for none, EBUSY while QPs complete there.
@@ -108,6 +151,10 @@ pub unsafe extern "C" fn mrc_destroy_cq(cq: *mut mrc_cq) -> c_int {
         let queue = unsafe { borrow(cq) }?;
         if queue.uses.load(Ordering::Acquire) > 0 {
             return Err(libc::EBUSY);
+        }
+        if let Kind::EvEvents(events) = &queue.kind {
+            // The control thread puts it into its channel no more.
+            events.close();
         }
         if let Some(channel) = &queue.channel {
             channel.events.purge(|of| of.0 == cq);
@@ -153,7 +200,7 @@ fn completion(entry: &CompletionEntry) -> ibv_wc {
     wc
 }
 
-/// Takes completions, `num_entries` at most: how many. -1 with errno EINVAL for no queue, or no room.
+/// Takes completions, `num_entries` at most: how many. -1 with errno EINVAL for no queue, one of events of EVs, or no room.
 ///
 /// # Safety
 /// `cq` is NULL or a completion queue, and `wc` NULL or room for so many.
@@ -162,13 +209,14 @@ pub unsafe extern "C" fn mrc_poll_cq(cq: *mut mrc_cq, num_entries: c_int, wc: *m
     or_minus(|| {
         // SAFETY: as the caller says.
         let cq = unsafe { borrow(cq) }?;
+        let queue = cq.completions()?;
         let most = usize::try_from(num_entries).map_err(|_| libc::EINVAL)?;
         if wc.is_null() && most > 0 {
             return Err(libc::EINVAL);
         }
         let mut taken = 0;
         while taken < most
-            && let Some(entry) = cq.queue.poll()
+            && let Some(entry) = queue.poll()
         {
             // SAFETY: there is room for `most`, as the caller says.
             unsafe { put(wc.add(taken), completion(&entry)) }?;
@@ -198,7 +246,10 @@ pub unsafe extern "C" fn mrc_req_notify_cq(cq: *mut mrc_cq, solicited_only: c_in
         if cq.channel.is_none() {
             return Err(libc::EINVAL);
         }
-        cq.queue.arm(solicited_only != 0);
+        match &cq.kind {
+            Kind::Completions(queue) => queue.arm(solicited_only != 0),
+            Kind::EvEvents(events) => events.arm(),
+        }
         Ok(())
     })
 }

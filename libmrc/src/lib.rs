@@ -9,10 +9,17 @@
 
 pub mod abi;
 mod call;
+mod caps;
 pub mod channel;
 pub mod context;
 pub mod cq;
 pub mod ctl;
+pub mod ctl_abi;
+pub mod ctl_cc;
+pub mod ctl_endpoint;
+pub mod ctl_ev;
+pub mod ctl_event;
+pub mod ctl_format;
 pub mod device;
 pub mod event;
 mod fd;

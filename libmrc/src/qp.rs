@@ -107,7 +107,7 @@ pub unsafe extern "C" fn mrc_create_qp(mrc_ctx: *mut mrc_context, mrc_qp_attr: *
             0 => None,
             each => Some(own_region(domain, each as usize * cap.max_send_wr as usize)?),
         };
-        let qp = domain.domain.create_qp(&send.queue, &receive.queue).map_err(|e| errno(&e))?;
+        let qp = domain.domain.create_qp(send.completions()?, receive.completions()?).map_err(|e| errno(&e))?;
         let qpn = qp.qpn().get();
         let uses = [&send.uses, &receive.uses, &domain.uses, &context.uses];
         uses.into_iter().for_each(|uses| Use::of(uses).keep());

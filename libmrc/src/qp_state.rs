@@ -186,9 +186,12 @@ fn learn_mrc(qp: &mrc_qp, known: &mut Known, asked: &Asked<'_, mrc_qp_attr>) -> 
         }
         known.attr.profile.ev_profile_id = attr.profile.ev_profile_id;
     }
-    // Congestion control is what the NIC's file says: there is no other profile.
-    if get(MRC_QP_CC_PROFILE_ID).is_some_and(|attr| attr.profile.cc_profile_id != 0) {
-        return Err(libc::EINVAL);
+    if let Some(attr) = get(MRC_QP_CC_PROFILE_ID) {
+        // As above.
+        if attr.profile.cc_profile_id == 0 && known.attr.profile.cc_profile_id != 0 {
+            return Err(libc::EINVAL);
+        }
+        known.attr.profile.cc_profile_id = attr.profile.cc_profile_id;
     }
     if let Some(attr) = get(MRC_QP_CAP) {
         let told = MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED | MRC_QP_CAP_SVC_TIME_DEST_UNSUPPORTED;
@@ -326,6 +329,11 @@ pub(crate) fn modify(qp: &mrc_qp, verbs: &Asked<'_, ibv_qp_attr>, mrc: &Asked<'_
         qp.qp.bind_profile(profile).map_err(|e| errno(&e))?;
         // It is bound from here on, whatever becomes of the step.
         told.attr.profile.ev_profile_id = profile;
+    }
+    let congestion = known.attr.profile.cc_profile_id;
+    if congestion != told.attr.profile.cc_profile_id {
+        qp.qp.bind_congestion(congestion).map_err(|e| errno(&e))?;
+        told.attr.profile.cc_profile_id = congestion;
     }
     match (from, to) {
         (_, IBV_QPS_ERR) => qp.qp.end().map_err(|e| errno(&e))?,

@@ -1,9 +1,9 @@
 //! Programs in C against the library, linked as an application is: `lib_mrc.so` before libibverbs.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ fn built() -> &'static Path {
         let dir = tempfile::tempdir().unwrap();
         std::fs::copy(library(), dir.path().join("lib_mrc.so")).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for program in ["program", "control", "pair"] {
+        for program in ["program", "control", "pair", "controller", "evs"] {
             let output = run(Command::new("cc")
                 .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
                 .arg(root.join("include"))
@@ -47,9 +47,22 @@ fn built() -> &'static Path {
     dir.path()
 }
 
+/// Runs a program of a controller's, which wants CAP_NET_ADMIN: as it is where this process has it, and else in a user namespace of its own.
+fn privileged(program: &str) -> Command {
+    let path = built().join(program);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    if u64::from_str_radix(effective, 16).unwrap() >> 12 & 1 == 1 {
+        return Command::new(path);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user"]).arg(path);
+    command
+}
+
 /// Runs a part of a program, over the device that there is without a file.
 fn part_of(program: &str, name: &str) {
-    let output = run(Command::new(built().join(program)).arg(name).env_remove("MRCNIC_CONFIG"));
+    let output = run(privileged(program).arg(name).env_remove("MRCNIC_CONFIG"));
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{name}: as it should be\n"));
 }
@@ -96,6 +109,153 @@ fn a_completion_queue_that_was_armed_tells_its_channel_once() {
 #[test]
 fn a_controller_takes_a_port_down_and_up() {
     part_of("control", "control");
+}
+
+#[test]
+fn what_controllers_do_wants_the_capability_of_a_network_administrator() {
+    part_of("controller", "permission");
+}
+
+#[test]
+fn formats_of_evs_take_the_documented_steps_and_give_the_documented_errors() {
+    part_of("controller", "formats");
+}
+
+#[test]
+fn an_explicit_profile_takes_the_documented_steps_and_its_evs_one_by_one() {
+    part_of("controller", "explicit");
+}
+
+#[test]
+fn an_ev_is_the_bits_of_the_masks_whatever_the_fields_make_of_it() {
+    part_of("controller", "fields");
+}
+
+#[test]
+fn a_generated_profile_has_each_ev_once_and_states_for_thousands_at_a_time() {
+    part_of("controller", "generated");
+}
+
+#[test]
+fn probes_go_out_of_the_port_and_come_back_and_wrong_ones_are_refused() {
+    part_of("controller", "probes");
+}
+
+#[test]
+fn events_of_evs_are_told_as_masks_say_and_what_found_no_room_is_counted() {
+    part_of("evs", "events");
+}
+
+/// A program that stops at each step, and an operator of its NIC.
+struct Driven {
+    program: Child,
+    input: ChildStdin,
+    said: Lines<BufReader<ChildStdout>>,
+    operator: UnixStream,
+    answers: Lines<BufReader<UnixStream>>,
+    _dir: TempDir,
+}
+
+impl Driven {
+    /// Starts a part of a program over a NIC with this address, up to its first step.
+    fn start(program: &str, part: &str, ip: &str, first: &str) -> Driven {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, ctl) = (dir.path().join("nic.toml"), dir.path().join("ctl"));
+        let text = format!(
+            "[device]\nip = \"{ip}\"\nctl = \"{}\"\n\n[[device.port]]\ndevice = \"net_ring0\"\n",
+            ctl.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = privileged(program);
+        command.arg(part).env("MRCNIC_CONFIG", &file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = command.spawn().unwrap();
+        let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), first);
+        let operator = UnixStream::connect(&ctl).unwrap();
+        let answers = BufReader::new(operator.try_clone().unwrap()).lines();
+        let input = program.stdin.take().unwrap();
+        Driven { program, input, said, operator, answers, _dir: dir }
+    }
+
+    /// Lets the program go on to its next step.
+    fn on_to(&mut self, step: &str) {
+        writeln!(self.input, "go").unwrap();
+        assert_eq!(self.said.next().unwrap().unwrap(), step);
+    }
+
+    fn ask(&mut self, request: &str) -> serde_json::Value {
+        writeln!(self.operator, "{request}").unwrap();
+        serde_json::from_str(&self.answers.next().unwrap().unwrap()).unwrap()
+    }
+
+    fn ok(&mut self, request: &str) -> serde_json::Value {
+        let answer = self.ask(request);
+        assert_eq!(answer["ok"], true, "{request}: {answer}");
+        answer
+    }
+
+    /// The EVs that QPs use, with their states, in ascending order.
+    fn evs(&mut self) -> Vec<(u64, String, bool)> {
+        let answer = self.ok(r#"{"cmd":"ev_list","nic":"mrcnic0"}"#);
+        let evs = answer["destinations"][0]["evs"].as_array().unwrap().iter().map(|ev| {
+            let sent = ev["sent"].as_u64().unwrap() > 0;
+            (ev["ev"].as_u64().unwrap(), ev["state"].as_str().unwrap().to_owned(), sent)
+        });
+        let mut evs: Vec<_> = evs.collect();
+        evs.sort();
+        evs
+    }
+
+    fn end(mut self, part: &str) {
+        self.on_to(&format!("{part}: as it should be"));
+        assert!(self.program.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn qps_spray_over_exactly_the_evs_of_their_profile_as_a_controller_changes_them() {
+    let mut driven = Driven::start("evs", "bound", "fd00::1", "100:1 to 100:4");
+    let good = |ev: u64| (ev, "good".to_owned(), true);
+    assert_eq!(driven.evs(), [0x0064_0001, 0x0064_0002, 0x0064_0003, 0x0064_0004].map(good));
+    driven.on_to("2 denied, 9 for 3");
+    let states: Vec<_> = driven.evs().into_iter().map(|(ev, state, _)| (ev, state)).collect();
+    let expected = [(1, "good"), (2, "denied"), (4, "good"), (9, "good")];
+    assert_eq!(states, expected.map(|(ev, state)| (0x0064_0000 + ev, state.to_owned())));
+    driven.on_to("c001 to c004");
+    assert_eq!(driven.evs(), [0x0064_C001, 0x0064_C002, 0x0064_C003, 0x0064_C004].map(good));
+    driven.end("bound");
+}
+
+#[test]
+fn operators_and_controllers_see_and_change_each_others_profiles() {
+    let mut driven = Driven::start("evs", "shared", "127.0.0.1", "up");
+    let shown = driven.ok(r#"{"cmd":"profile_show","nic":"mrcnic0","id":1}"#);
+    assert_eq!(
+        (&shown["profile"]["state"], &shown["profile"]["evs"][0]["ev"]),
+        (&"online".into(), &0x1234.into()),
+        "{shown}"
+    );
+    driven.ok(
+        r#"{"cmd":"profile_create","nic":"mrcnic0","profile":{"id":7,"mode":"explicit","format":{"kind":"udp"},"evs":[{"ev":4660},{"ev":4661}]}}"#,
+    );
+    driven.ok(r#"{"cmd":"ev_deny","nic":"mrcnic0","ev":4661,"denied":true}"#);
+    driven.on_to("online");
+    let shown = driven.ok(r#"{"cmd":"profile_show","nic":"mrcnic0","id":7}"#);
+    assert_eq!(shown["profile"]["state"], "online");
+    driven.ok(r#"{"cmd":"profile_offline","nic":"mrcnic0","id":1}"#);
+    driven.ok(r#"{"cmd":"profile_remove","nic":"mrcnic0","id":1}"#);
+    driven.end("shared");
+}
+
+#[test]
+fn qps_have_the_congestion_control_of_their_profile_and_keep_it_online() {
+    let mut driven = Driven::start("controller", "congestion", "127.0.0.1", "written");
+    let answer = driven.ok(r#"{"cmd":"survey","nic":"mrcnic0"}"#);
+    let groups = answer["nics"][0]["destinations"][0]["groups"].as_array().unwrap();
+    let of = |profile: u64| groups.iter().find(|group| group["profile"] == profile).unwrap();
+    assert_eq!(of(5)["nscc"]["max_window"], 123_456, "{answer}");
+    assert_eq!(of(6)["window"], serde_json::Value::Null, "no limit: {answer}");
+    driven.end("congestion");
 }
 
 #[test]
@@ -206,7 +366,7 @@ fn the_library_has_the_name_and_the_symbols_that_programs_look_for() {
     let symbols = said(&output);
     let exported: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     let ours = |name: &&&str| name.starts_with("ibv_") || name.starts_with("_ibv_") || name.starts_with("mrc_");
-    assert_eq!(exported.iter().filter(ours).count(), 20 + 27 + 5, "{exported:?}");
+    assert_eq!(exported.iter().filter(ours).count(), 20 + 27 + 14, "{exported:?}");
     assert!(exported.iter().all(|name| ours(&name)), "nothing else is exported: {exported:?}");
     let output = run(Command::new("objdump").arg("-p").arg(built().join("lib_mrc.so")));
     let soname = said(&output).lines().any(|line| line.split_whitespace().eq(["SONAME", "lib_mrc.so"]));

@@ -11,7 +11,23 @@ const WRITE: &str = "MRCNIC_WRITE_HEADER";
 fn the_header_is_that_of_the_source() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let sources = ["abi", "channel", "context", "cq", "ctl", "event", "hint", "post", "qp"];
+    let sources = [
+        "abi",
+        "channel",
+        "context",
+        "cq",
+        "ctl",
+        "ctl_abi",
+        "ctl_cc",
+        "ctl_endpoint",
+        "ctl_ev",
+        "ctl_event",
+        "ctl_format",
+        "event",
+        "hint",
+        "post",
+        "qp",
+    ];
     let builder = cbindgen::Builder::new().with_config(config);
     let builder = sources.iter().fold(builder, |builder, name| builder.with_src(root.join(format!("src/{name}.rs"))));
     let mut made = Vec::new();

@@ -31,7 +31,9 @@ fn pool(ports: u8, format: EvFormat, mode: impl FnOnce(u64) -> EvMode, list: &[E
     table.configure_format(1, format).unwrap();
     table.format_online(1).unwrap();
     table.create(7).unwrap();
-    table.configure(7, EvProfileConfig { mode: mode(1), min_active: 0, ports: PortSet::first(ports) }).unwrap();
+    table
+        .configure(7, EvProfileConfig { mode: mode(1), min_active: 0, ports: PortSet::first(ports), every_port: true })
+        .unwrap();
     if !list.is_empty() {
         table.populate(7, list).unwrap();
     }

@@ -193,6 +193,7 @@ impl NsccComponent {
             override_target_queue_delay_ns: time(self.override_spec_target_queue_delay, self.target_queue_delay),
             target_queue_delay_margin_ns: self.target_queue_delay_margin.ns(),
             reference_network_rtt_ns: self.reference_network_rtt.ns(),
+            ..NsccParams::default()
         }
     }
 }

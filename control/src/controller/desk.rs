@@ -6,7 +6,7 @@ use super::member::Member;
 use super::operator::{Ask, Request, refusal};
 use super::spec::mode_of;
 use super::{
-    Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode,
+    CcAlgorithm, Command, ControlledNic, Controller, EvList, EvSpec, Event, FabricEnd, FabricReport, LinkStats, Mode,
     NeighbourReport, ProfileSpec,
 };
 use dataplane::Ns;
@@ -83,7 +83,7 @@ impl Desk {
                 let member = members.iter_mut().find(|member| member.nic.name == nic);
                 return work(now, member.and_then(|member| member.nic.vicinity.as_mut()));
             }
-            Ask::Profiles { nic, work } => return work(controller(members, &nic).ok().map(Controller::profiles_mut)),
+            Ask::Control { nic, work } => return work(controller(members, &nic).ok()),
         };
         tracing::debug!(?request, "an operator asks");
         // Whoever asked may have gone: that is no matter of ours.
@@ -170,7 +170,7 @@ impl Desk {
                 done()
             }
             Request::ProfileRemove { nic, id } => {
-                said(controller(members, &nic)?.profiles_mut().remove(id))?;
+                said(controller(members, &nic)?.remove_profile(id))?;
                 done()
             }
         }
@@ -310,13 +310,32 @@ fn summaries(controller: &Controller) -> Vec<Value> {
     controller.profiles().table().ids().map(|id| summary(controller, id)).collect()
 }
 
-fn summary(controller: &Controller, id: u64) -> Value {
-    let Ok(profile) = controller.profiles().table().profile(id) else { return Value::Null };
-    let state = match profile.state() {
+const fn state_name(state: ProfileState) -> &'static str {
+    match state {
         ProfileState::Init => "init",
         ProfileState::Offline => "offline",
         ProfileState::Online => "online",
+    }
+}
+
+/// CC profiles, which controllers make.
+fn cc_summaries(controller: &Controller) -> Vec<Value> {
+    let table = controller.profiles().cc_table();
+    let summary = |id| {
+        let profile = table.profile(id).ok()?;
+        let algorithm = controller.profiles().cc_view(id).algorithm.map(|algorithm| match algorithm {
+            CcAlgorithm::None => "none",
+            CcAlgorithm::Nscc => "nscc",
+        });
+        let state = state_name(profile.state());
+        Some(json!({ "id": id, "state": state, "algorithm": algorithm, "qps": profile.qps() }))
     };
+    table.ids().filter_map(summary).collect()
+}
+
+fn summary(controller: &Controller, id: u64) -> Value {
+    let Ok(profile) = controller.profiles().table().profile(id) else { return Value::Null };
+    let state = state_name(profile.state());
     let (mode, count) = profile.config().map_or((Mode::Auto, 0), |config| (mode_of(&config.mode), config.mode.count()));
     json!({ "id": id, "state": state, "mode": mode, "count": count, "unpopulated": profile.unpopulated(), "qps": profile.qps() })
 }
@@ -340,6 +359,7 @@ fn status(nic: &ControlledNic) -> Value {
         "peers": controller.peers_out().map(peer).collect::<Vec<_>>(),
         "peers_untold": controller.untold_peers(),
         "profiles": summaries(controller),
+        "cc_profiles": cc_summaries(controller),
         "probes": controller.probes(),
         "denied": denied.collect::<Vec<_>>(),
         "commands_waited": waited(|stats| &stats.commands_waited),

@@ -163,6 +163,18 @@ pub(super) fn carry_out(now: Ns, nic: &mut Nic, command: Command) -> Option<Even
             nic.replace_ev(now, profile, current, new, copies);
             None
         }
+        Command::SetEv { profile, ev, state } => {
+            nic.set_profile_ev(now, profile, ev, state);
+            None
+        }
+        Command::ForgetProfile(profile) => {
+            nic.forget_profile(profile);
+            None
+        }
+        Command::ChangePool(pool) => {
+            nic.change_pool(now, &pool);
+            None
+        }
         Command::Port { port, in_use } => {
             nic.set_port(now, port, in_use);
             None
@@ -235,7 +247,7 @@ mod tests {
             control.ask(Command::Probe { destination: PEER, ev }).unwrap();
         }
         let one_more = Command::Probe { destination: PEER, ev: 9 };
-        assert_eq!(control.ask(one_more), Err(one_more));
+        assert_eq!(control.ask(one_more.clone()), Err(one_more));
         assert_eq!(control.stats().commands_waited.load(Relaxed), 1);
     }
 

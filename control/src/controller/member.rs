@@ -87,20 +87,22 @@ impl Member {
     fn next_command(&mut self) -> Option<(Command, Range<usize>)> {
         self.waiting.take().or_else(|| {
             let command = self.nic.controller.poll_command()?;
-            Some((command, recipients(command, self.nic.workers.len())))
+            let workers = recipients(&command, self.nic.workers.len());
+            Some((command, workers))
         })
     }
 
     /// Asks each of `workers`, in their order. What comes back is for those from the first whose ring is full.
     fn carry(&self, command: Command, workers: Range<usize>) -> Option<(Command, Range<usize>)> {
-        let full = |&n: &usize| self.nic.workers.get(n).is_some_and(|worker| worker.ask(command).is_err());
-        workers.clone().find(full).map(|n| (command, n..workers.end))
+        let full = |&n: &usize| self.nic.workers.get(n).is_some_and(|worker| worker.ask(command.clone()).is_err());
+        let first = workers.clone().find(full);
+        first.map(|n| (command, n..workers.end))
     }
 }
 
 /// The workers that a command is for.
-fn recipients(command: Command, workers: usize) -> Range<usize> {
-    match command {
+fn recipients(command: &Command, workers: usize) -> Range<usize> {
+    match *command {
         Command::Probe { destination, .. }
         | Command::EvProbe { destination, .. }
         | Command::NextHop(NextHop { destination, .. })
@@ -110,6 +112,9 @@ fn recipients(command: Command, workers: usize) -> Range<usize> {
         }
         Command::Deny { destination: None, .. }
         | Command::ReplaceEv { .. }
+        | Command::SetEv { .. }
+        | Command::ForgetProfile(_)
+        | Command::ChangePool(_)
         | Command::Port { .. }
         | Command::TellPorts
         | Command::Report
@@ -184,6 +189,7 @@ mod tests {
         let bad = dataplane::nic::EvEvent {
             at: Ns::ZERO,
             destination: peer,
+            whose: dataplane::nic::Whose::Of(None),
             ev: 300,
             state: dataplane::nic::EvState::AssumedBad,
             dropped: 0,

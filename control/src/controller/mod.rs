@@ -4,9 +4,14 @@
 //! time) is not its business. Workers own the states of entropy values and the transitions that packets and timers cause; the
 //! controller owns the schedule of probes, the denials, the profiles, and the ports, of which it has peers told until they confirm.
 
+mod cc_profiles;
 mod desk;
+mod ev_book;
+mod ev_edit;
+mod ev_profiles;
 mod fabric;
 mod fabric_report;
+mod formats;
 mod gather;
 mod journal;
 mod link;
@@ -18,12 +23,18 @@ mod profiles;
 mod slow_link;
 mod socket;
 mod spec;
+mod step;
 mod survey;
 mod thread;
 mod vicinity;
 
+pub use cc_profiles::{CcAlgorithm, CcBase, CcStep, CcView, NsccSettings};
+pub use ev_book::{EvChange, EvEventMask, EvListener};
+pub use ev_edit::{EvEdits, EvName, EvReplacement};
+pub use ev_profiles::{EvProfileStep, EvProfileView};
 pub use fabric::{FabricEnd, FabricOverseer, LinkFault, fabric_link};
 pub use fabric_report::{FabricReport, LinkReport};
+pub use formats::{FormatStep, FormatView};
 pub use link::{ControlEnd, LinkStats, Waker, WorkerEnd, join, link};
 pub use member::ControlledNic;
 pub use operator::{Host, Operator, Request, WriteOrder};
@@ -32,6 +43,7 @@ pub use profiles::{ProfileError, Profiles};
 pub use slow_link::{SlowControlEnd, SlowWorkerEnd, slow_link};
 pub use socket::{CONNECTIONS_MAX, Server, ask, follow};
 pub use spec::{EvSpec, FieldSpec, FormatKind, FormatSpec, Mode, ProfileSpec};
+pub use step::{Named, StepError};
 pub use survey::{
     ControlCounters, DestinationReport, EvStates, EvView, GroupView, NEIGHBOURS_SHOWN, NeighbourReport, NeighbourView,
     NicReport, NsccView, PortReport, QpReport, QpStates, SurveyReport,
@@ -41,14 +53,16 @@ pub use vicinity::Vicinity;
 
 use crate::neighbour::NextHop;
 use dataplane::Ns;
-use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId, Survey, SurveyOf};
+use dataplane::nic::{EvEvent, EvProbeAnswer, EvReport, EvState, PortEvent, PortId, Survey, SurveyOf, Whose};
 use dataplane::path::PortMask;
-use dataplane::path::profile::{Copies, Ev};
+use dataplane::path::profile::{Copies, Ev, EvPool};
 use dataplane::time::US;
+use ev_book::EvBook;
 use member::Member;
 use ports::{Change, Ports};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// `ReliabilityProbePeriod` at its default, in ns.
 pub const PROBE_PERIOD: u64 = 150 * US;
@@ -56,7 +70,7 @@ pub const PROBE_PERIOD: u64 = 150 * US;
 pub const NOTICES_MAX: usize = 1024;
 
 /// What an engine is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Send a reliability probe.
     Probe {
@@ -94,6 +108,19 @@ pub enum Command {
         /// In its first turn, or in all.
         copies: Copies,
     },
+    /// Put a value of an EV profile into a state, for all QPs of the profile.
+    SetEv {
+        /// The profile.
+        profile: u64,
+        /// The value.
+        ev: u32,
+        /// Good, assumed bad or denied.
+        state: EvState,
+    },
+    /// Forget such states of a profile.
+    ForgetProfile(u64),
+    /// Give an EV profile other values, its open QPs too.
+    ChangePool(Arc<EvPool>),
     /// Take a port out of use, or into it, and tell all peers.
     Port {
         /// The port.
@@ -223,6 +250,8 @@ pub struct Controller {
     /// Ports that peers said are out.
     peers_out: BTreeMap<IpAddr, PortMask>,
     profiles: Profiles,
+    /// Which values of EV profiles are not good, and who hears of it.
+    book: EvBook,
     commands: VecDeque<Command>,
     notices: VecDeque<Notice>,
     notices_dropped: u64,
@@ -244,12 +273,20 @@ impl Controller {
             ports: Ports::new(ports, workers, probe_period_ns),
             peers_out: BTreeMap::new(),
             profiles: Profiles::new(ports),
+            book: EvBook::default(),
             commands: VecDeque::new(),
             notices: VecDeque::new(),
             notices_dropped: 0,
             events_dropped: vec![Dropped::default(); workers],
             probes: 0,
         }
+    }
+
+    /// The same, with CC profiles that go by `base`.
+    #[must_use]
+    pub fn with_congestion(mut self, base: CcBase) -> Controller {
+        self.profiles.set_cc_base(base);
+        self
     }
 
     /// Worker number `worker` told something.
@@ -260,6 +297,7 @@ impl Controller {
             Event::Gone(destination) => {
                 self.suspects.remove(&destination);
                 self.peers_out.remove(&destination);
+                self.forget_destination(destination);
             }
             Event::Untold(count) => self.ports.untold(now, worker, count),
             Event::Peers(peers) => peers.into_iter().for_each(|(peer, out)| self.on_peer(now, peer, out)),
@@ -272,8 +310,8 @@ impl Controller {
             }
             Event::Ev(event) => {
                 self.count_dropped(worker, |dropped| &mut dropped.evs, event.dropped);
-                self.on_state(now, event.destination, event.ev, event.state);
-                let EvEvent { at, destination, ev, state, .. } = event;
+                let EvEvent { at, destination, whose, ev, state, .. } = event;
+                self.on_state(now, destination, whose, ev, state);
                 self.notice(at, Happening::Ev { destination, ev, state });
             }
         }
@@ -299,8 +337,8 @@ impl Controller {
         }
     }
 
-    fn on_state(&mut self, now: Ns, destination: IpAddr, ev: u32, state: EvState) {
-        if state == EvState::AssumedBad {
+    fn on_state(&mut self, now: Ns, destination: IpAddr, whose: Whose, ev: u32, state: EvState) {
+        if self.enter(destination, whose, ev, state) {
             let values = &mut self.suspects.entry(destination).or_default().values;
             if !values.contains(&ev) {
                 values.push_back(ev);
@@ -360,6 +398,7 @@ impl Controller {
             if denied { self.denied.insert((destination, ev)) } else { self.denied.remove(&(destination, ev)) };
         if changed {
             self.commands.push_back(Command::Deny { destination, ev, denied });
+            self.show_everywhere(ev);
         }
         changed
     }
@@ -472,7 +511,7 @@ mod tests {
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
 
     fn event(destination: IpAddr, ev: u32, state: EvState) -> Event {
-        Event::Ev(EvEvent { at: Ns::ZERO, destination, ev, state, dropped: 0 })
+        Event::Ev(EvEvent { at: Ns::ZERO, destination, whose: Whose::Of(None), ev, state, dropped: 0 })
     }
 
     fn probes(controller: &mut Controller) -> Vec<(IpAddr, u32)> {
@@ -524,7 +563,14 @@ mod tests {
     #[test]
     fn lost_events_make_the_controller_ask_for_a_report() {
         let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
-        let lost = EvEvent { at: Ns::ZERO, destination: PEER, ev: 256, state: EvState::Good, dropped: 3 };
+        let lost = EvEvent {
+            at: Ns::ZERO,
+            destination: PEER,
+            whose: Whose::Everybody,
+            ev: 256,
+            state: EvState::Good,
+            dropped: 3,
+        };
         controller.on_event(Ns::ZERO, 0, Event::Ev(lost));
         assert_eq!(controller.poll_command(), Some(Command::Report));
         controller.on_event(Ns::ZERO, 0, Event::Ev(lost));

@@ -2,7 +2,7 @@
 
 use super::journal::Journal;
 use super::vicinity::no_neighbours;
-use super::{LinkFault, ProfileSpec, Profiles, SurveyReport, Vicinity, Waker};
+use super::{Controller, LinkFault, ProfileSpec, Profiles, SurveyReport, Vicinity, Waker};
 use crate::neighbour::{ANSWER_NS, NeighbourError, QUESTIONS, Resolved};
 use dataplane::Ns;
 use dataplane::wire::MacAddr;
@@ -231,8 +231,8 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn write(&self, order: &WriteOrder) -> Result<Value, String>;
 }
 
-/// Work with the EV profiles of a NIC; `None` where there is no such NIC.
-type ProfileWork = Box<dyn FnOnce(Option<&mut Profiles>) + Send>;
+/// Work with the controller of a NIC; `None` where there is no such NIC.
+type ControlWork = Box<dyn FnOnce(Option<&mut Controller>) + Send>;
 
 /// Work with the neighbours of a NIC; `None` where there is no such NIC, or it has none.
 type NeighbourWork = Box<dyn FnOnce(Ns, Option<&mut Vicinity>) + Send>;
@@ -241,10 +241,10 @@ type NeighbourWork = Box<dyn FnOnce(Ns, Option<&mut Vicinity>) + Send>;
 pub(super) enum Ask {
     /// A request, and where its answer goes.
     Request { request: Request, answer: mpsc::Sender<Value> },
-    /// Something to do with the EV profiles of the NIC of this name.
-    Profiles { nic: String, work: ProfileWork },
     /// Something to do with the neighbours of the NIC of this name.
     Neighbours { nic: String, work: NeighbourWork },
+    /// Something to do with the controller of the NIC of this name.
+    Control { nic: String, work: ControlWork },
 }
 
 /// Passes requests to the control thread.
@@ -336,8 +336,17 @@ impl Operator {
         nic: &str,
         work: impl FnOnce(&mut Profiles) -> R + Send + 'static,
     ) -> Option<R> {
+        self.control(nic, |controller| work(controller.profiles_mut()))
+    }
+
+    /// As [`Operator::profiles`], with the whole controller.
+    pub fn control<R: Send + 'static>(
+        &self,
+        nic: &str,
+        work: impl FnOnce(&mut Controller) -> R + Send + 'static,
+    ) -> Option<R> {
         let (answer, wait) = mpsc::channel();
-        self.profiles_later(nic, move |profiles| drop(answer.send(work(profiles))));
+        self.control_later(nic, move |controller| drop(answer.send(work(controller))));
         wait.recv().ok()
     }
 
@@ -383,9 +392,13 @@ impl Operator {
 
     /// As [`Operator::profiles`], and does not wait.
     pub fn profiles_later(&self, nic: &str, work: impl FnOnce(&mut Profiles) + Send + 'static) {
-        let work: ProfileWork = Box::new(move |profiles| profiles.map_or((), work));
+        self.control_later(nic, move |controller| work(controller.profiles_mut()));
+    }
+
+    fn control_later(&self, nic: &str, work: impl FnOnce(&mut Controller) + Send + 'static) {
+        let work: ControlWork = Box::new(move |controller| controller.map_or((), work));
         // A control thread that has gone has forgotten its profiles.
-        if self.asks.send(Ask::Profiles { nic: nic.to_owned(), work }).is_ok() {
+        if self.asks.send(Ask::Control { nic: nic.to_owned(), work }).is_ok() {
             self.waker.wake_anyway();
         }
     }

@@ -1,9 +1,13 @@
 //! The EV profiles of a NIC.
 
+use super::cc_profiles::{CcBase, CcDesk};
+use super::ev_profiles::Extra;
 use super::spec::{EvSpec, FieldSpec, Mode, ProfileSpec, format_spec, mode_of};
+use dataplane::nic::NicParams;
 use dataplane::path::profile::{
     Copies, Ev, EvFormat, EvMode, EvPool, EvProfile, EvProfileConfig, EvProfileError, EvProfiles, FormatError, PortSet,
 };
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Why a profile is refused.
@@ -38,16 +42,37 @@ pub enum ProfileError {
     },
 }
 
-/// The EV profiles of a NIC. Formats that are alike share a format profile, which comes and goes with them.
+/// Format profiles that the NIC makes for operators' EV profiles have numbers from here on.
+const OWN_FORMATS: u64 = 1 << 32;
+
+/// The EV profiles of a NIC, with their formats, and its CC profiles: those of operators and of controllers alike. A profile of either is changed
+/// by both.
+///
+/// Operators name no format profiles: the NIC makes one for those of their EV profiles that have the same format, and it goes with the last of
+/// them. Controllers make and end format profiles themselves.
 #[derive(Debug)]
 pub struct Profiles {
-    ports: PortSet,
-    table: EvProfiles,
+    pub(super) ports: PortSet,
+    pub(super) table: EvProfiles,
+    /// Format profiles that the NIC has made itself.
+    pub(super) own_formats: BTreeSet<u64>,
+    /// Format profiles whose fields were not given yet.
+    pub(super) bare_formats: BTreeSet<u64>,
+    /// What controllers said of EV profiles, beside what is in the table.
+    pub(super) extras: BTreeMap<u64, Extra>,
+    pub(super) cc: CcDesk,
 }
 
 impl Profiles {
-    pub(super) const fn new(ports: u8) -> Profiles {
-        Profiles { ports: PortSet::first(ports), table: EvProfiles::new(ports) }
+    pub(super) fn new(ports: u8) -> Profiles {
+        Profiles {
+            ports: PortSet::first(ports),
+            table: EvProfiles::new(ports),
+            own_formats: BTreeSet::new(),
+            bare_formats: BTreeSet::new(),
+            extras: BTreeMap::new(),
+            cc: CcDesk::new(CcBase::of(&NicParams::default())),
+        }
     }
 
     /// The table, for queries.
@@ -75,7 +100,8 @@ impl Profiles {
         let ports = spec.port_set(self.ports)?;
         let evs = spec.listed(ports)?;
         let format = if spec.mode == Mode::Auto { 0 } else { self.format_like(&spec.format()?)? };
-        let config = EvProfileConfig { mode: spec.ev_mode(format)?, min_active: spec.min_active, ports };
+        let config =
+            EvProfileConfig { mode: spec.ev_mode(format)?, min_active: spec.min_active, ports, every_port: true };
         self.table.configure(spec.id, config)?;
         if !evs.is_empty() {
             self.table.populate(spec.id, &evs)?;
@@ -86,23 +112,28 @@ impl Profiles {
     /// The format profile of such a format, ONLINE; a new one where there is none.
     fn format_like(&mut self, format: &EvFormat) -> Result<u64, EvProfileError> {
         let alike = |&id: &u64| self.table.format(id).is_ok_and(|there| there == Some(format));
-        if let Some(id) = self.table.format_ids().find(alike) {
+        if let Some(&id) = self.own_formats.iter().find(|id| alike(id)) {
             return Ok(id);
         }
         let taken: Vec<u64> = self.table.format_ids().collect();
-        let id = (1..).find(|id| !taken.contains(id)).unwrap_or(u64::MAX);
+        let id = (OWN_FORMATS..).find(|id| !taken.contains(id)).unwrap_or(u64::MAX);
         self.table.create_format(id)?;
         self.table.configure_format(id, format.clone())?;
         self.table.format_online(id)?;
+        self.own_formats.insert(id);
         Ok(id)
     }
 
-    /// Removes the format profiles that no EV profile names any more.
+    /// Removes those of the NIC's own format profiles that no EV profile names any more.
     fn tidy_formats(&mut self) {
-        let unused: Vec<u64> = self.table.format_ids().filter(|&id| self.table.format_users(id) == 0).collect();
+        let unused: Vec<u64> =
+            self.own_formats.iter().copied().filter(|&id| self.table.format_users(id) == 0).collect();
         for id in unused {
-            let steps = self.table.format_offline(id).and_then(|()| self.table.format_reset(id));
-            let _ = steps.and_then(|()| self.table.remove_format(id));
+            self.own_formats.remove(&id);
+            // A controller may have taken it a step.
+            let _ = self.table.format_offline(id);
+            let _ = self.table.format_reset(id);
+            let _ = self.table.remove_format(id);
         }
     }
 
@@ -131,6 +162,7 @@ impl Profiles {
             self.table.reset(id)?;
         }
         self.table.remove(id)?;
+        self.extras.remove(&id);
         self.tidy_formats();
         Ok(())
     }
@@ -173,6 +205,9 @@ impl Profiles {
         let segment = new.segment.or(old.and_then(|ev| ev.segment));
         let new = Ev { value: new.ev, port, segment };
         let places = self.table.replace(id, current, new, copies)?;
+        if let Some(extra) = self.extras.get_mut(&id) {
+            extra.names.clear();
+        }
         Ok((id, new, places))
     }
 

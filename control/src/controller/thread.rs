@@ -191,7 +191,7 @@ fn hear(now: Ns, fabric: &FabricEnd, members: &mut [Member], desk: &mut Desk) {
 mod tests {
     use super::super::{Controller, Event, PROBE_PERIOD, link};
     use super::*;
-    use dataplane::nic::{EvEvent, EvState};
+    use dataplane::nic::{EvEvent, EvState, Whose};
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::Instant;
 
@@ -202,7 +202,14 @@ mod tests {
         let (_worker, end) = link(thread.waker());
         let mut controller = Controller::new(PROBE_PERIOD, 1, 1);
         let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let bad = EvEvent { at: Ns::ZERO, destination: peer, ev: 300, state: EvState::AssumedBad, dropped: 0 };
+        let bad = EvEvent {
+            at: Ns::ZERO,
+            destination: peer,
+            whose: Whose::Of(None),
+            ev: 300,
+            state: EvState::AssumedBad,
+            dropped: 0,
+        };
         controller.on_event(Ns::ZERO, 0, Event::Ev(bad));
         let (workers, engines, links) = (vec![end], Vec::new(), Vec::new());
         let vicinity = None;

@@ -3,6 +3,7 @@
 use super::completion_queue::Shared as Completions;
 use super::event::{AsyncEvent, Events};
 use super::qp::Shared as SharedQp;
+use super::question::Awaited;
 use dataplane::Ns;
 use dataplane::nic::{
     Completion, CompletionEntry, LifeState, Nic, OpenError, Operation, QpSpec, QpState, Qpn, Status, WriteRequest,
@@ -18,6 +19,8 @@ pub(super) struct Books {
     owed: VecDeque<(Qpn, u64)>,
     /// QPs that were in error when it was last looked.
     errors: u64,
+    /// Endpoint operations that somebody waits for.
+    pub(super) awaited: Awaited,
 }
 
 /// A QP, and where its completions go.
@@ -72,8 +75,8 @@ impl Account {
 }
 
 impl Books {
-    pub(super) const fn new(events: Arc<Events>) -> Books {
-        Books { qps: Vec::new(), events, owed: VecDeque::new(), errors: 0 }
+    pub(super) fn new(events: Arc<Events>) -> Books {
+        Books { qps: Vec::new(), events, owed: VecDeque::new(), errors: 0, awaited: Awaited::default() }
     }
 
     fn account(&mut self, qpn: Qpn) -> Option<&mut Account> {
@@ -168,6 +171,10 @@ impl Books {
         }
         if failed {
             self.tell_failed();
+        }
+        while let Some(answer) = nic.poll_endpoint_answer() {
+            reaped = true;
+            self.awaited.answered(answer);
         }
         reaped
     }

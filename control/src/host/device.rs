@@ -11,7 +11,7 @@ use super::reach::Reach;
 use super::ring::WorkerRing;
 use super::seat::Seat;
 use super::spec::DeviceSpec;
-use crate::controller::{ControlThread, ControlledNic, Controller, Operator, Server};
+use crate::controller::{CcBase, ControlThread, ControlledNic, Controller, Operator, Server};
 use crate::error::Error;
 use crate::neighbour::NeighbourError;
 use crate::records::{Node, Recording};
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 /// A NIC that runs. Clones are the same device, and every handle keeps it alive: its workers end when the last is gone.
 #[derive(Clone, Debug)]
 pub struct Device {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 /// What handles keep alive. Fields go in this order: operators, workers, records, control thread, ports.
@@ -133,7 +133,8 @@ impl Device {
         let mut control = ControlThread::start(move || clock.now())?;
         let (links, ends) = bring_up::links(spec.workers, &control);
         let links_of_ports = ports.iter().map(Port::link_watch).collect();
-        let controller = Controller::new(spec.probe_period_ns, spec.workers, infos.len() as u8);
+        let controller =
+            Controller::new(spec.probe_period_ns, spec.workers, infos.len() as u8).with_congestion(CcBase::of(&params));
         let has_neighbours = bring_up::has_neighbours(spec.neighbours.as_ref(), &ports);
         let vicinity = bring_up::vicinity(spec.neighbours.as_ref(), &ports, &mut nics, &control);
         let name = spec.name.clone();

@@ -1,7 +1,7 @@
 //! Why the host API refuses.
 
 use dataplane::nic::{LifeError, OpenError};
-use dataplane::path::profile::EvProfileError;
+use dataplane::path::profile::{EvProfileError, ProfileState};
 
 /// Why a call of the host API did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +57,14 @@ pub enum HostError {
     /// An EV profile that a QP can't be bound to.
     #[error(transparent)]
     Profile(EvProfileError),
+    /// A CC profile that a QP can't be bound to.
+    #[error("CC profile {id} is {state}, and a QP needs one that is ONLINE")]
+    Congestion {
+        /// The profile.
+        id: u64,
+        /// Its state.
+        state: ProfileState,
+    },
     /// A step of a QP that does not follow.
     #[error(transparent)]
     Life(#[from] LifeError),

@@ -9,8 +9,8 @@ use super::ring::{Job, WorkerRing};
 use crate::controller::Operator;
 use dataplane::memory::Domain;
 use dataplane::nic::{
-    Completion, CompletionEntry, LifeState, Operation, Paths, Patience, QpLife, QpStats, Qpn, Status, ToInit, ToRtr,
-    ToRts, WriteRequest, owner,
+    CcProfileRef, Completion, CompletionEntry, LifeState, Operation, Paths, Patience, QpLife, QpStats, Qpn, Status,
+    ToInit, ToRtr, ToRts, WriteRequest, owner,
 };
 use dataplane::path::profile::EvPool;
 use dataplane::transport::{MESSAGE_MAX, SEND_QUEUE_MAX};
@@ -123,6 +123,8 @@ struct Life {
     profile: Option<Bound>,
     /// The way to its peer, where that was found.
     reach: Option<Reach>,
+    /// The CC profile that it is bound to.
+    congestion: Option<BoundCc>,
 }
 
 /// An EV profile that counts a QP as long as this is there.
@@ -134,12 +136,40 @@ struct Bound {
     pool: Arc<EvPool>,
 }
 
+impl Bound {
+    /// Takes the EVs that the profile has now.
+    fn renew(&mut self) -> Result<(), HostError> {
+        let id = self.id;
+        let pool = self.operator.profiles(&self.nic, move |profiles| profiles.table().pool(id));
+        self.pool = Arc::new(pool.ok_or(HostError::Gone)?.map_err(HostError::Profile)?);
+        Ok(())
+    }
+}
+
 impl Drop for Bound {
     fn drop(&mut self) {
         let id = self.id;
         // It is there: a profile that a QP uses can't be removed.
         self.operator.profiles_later(&self.nic, move |profiles| {
             let _ = profiles.release(id);
+        });
+    }
+}
+
+/// A CC profile that counts a QP as long as this is there.
+#[derive(Debug)]
+struct BoundCc {
+    operator: Operator,
+    nic: String,
+    profile: CcProfileRef,
+}
+
+impl Drop for BoundCc {
+    fn drop(&mut self) {
+        let id = self.profile.id;
+        // As an EV profile.
+        self.operator.profiles_later(&self.nic, move |profiles| {
+            let _ = profiles.release_cc(id);
         });
     }
 }
@@ -163,7 +193,13 @@ impl QueuePair {
             shared: Arc::default(),
             send: Arc::clone(&send.shared),
             receive: Arc::clone(&receive.shared),
-            life: Mutex::new(Life { life: QpLife::new(qpn, domain), early: Vec::new(), profile: None, reach: None }),
+            life: Mutex::new(Life {
+                life: QpLife::new(qpn, domain),
+                early: Vec::new(),
+                profile: None,
+                reach: None,
+                congestion: None,
+            }),
             worker: OnceLock::new(),
         })
     }
@@ -218,6 +254,24 @@ impl QueuePair {
         Ok(())
     }
 
+    /// Binds it to a CC profile of the device's that is ONLINE, before RTR: it shares a window with other QPs of that profile to its peer. The
+    /// profile is in use until the QP is closed, or bound to another.
+    ///
+    /// # Errors
+    /// [`HostError::Congestion`], [`HostError::NotReady`], [`HostError::Gone`].
+    pub fn bind_congestion(&self, id: u64) -> Result<(), HostError> {
+        let mut life = self.life();
+        if !matches!(life.life.state(), LifeState::Reset | LifeState::Init) {
+            return Err(self.not_ready("a CC profile", LifeState::Init));
+        }
+        let (operator, nic) = self.device.operator().ok_or(HostError::Gone)?;
+        let acquired =
+            operator.profiles(&nic, move |profiles| profiles.acquire_cc(id).map_err(|_| profiles.cc_view(id).state));
+        let config = acquired.ok_or(HostError::Gone)?.map_err(|state| HostError::Congestion { id, state })?;
+        life.congestion = Some(BoundCc { operator, nic, profile: CcProfileRef { id, config } });
+        Ok(())
+    }
+
     /// INIT to RTR: the worker that owns the peer's address opens it. Receives that were posted before are posted there.
     ///
     /// # Errors
@@ -225,10 +279,15 @@ impl QueuePair {
     pub fn rtr(&self, with: &ToRtr) -> Result<(), HostError> {
         let mut life = self.life();
         let before = life.life.clone();
+        if let Some(bound) = &mut life.profile {
+            // EVs may have been replaced since it was bound.
+            bound.renew()?;
+        }
         let mut spec = life.life.rtr(with)?;
         if let Some(bound) = &life.profile {
             spec.path.paths = Paths::Profile(Arc::clone(&bound.pool));
         }
+        spec.congestion = life.congestion.as_ref().map(|bound| bound.profile).or(spec.congestion);
         let worker = self.device.workers[owner(spec.remote.ip, self.device.workers.len())].clone();
         let ends = [Arc::clone(&self.send), Arc::clone(&self.receive)];
         let account = Account::new(self.qpn, Arc::clone(&self.shared), ends, spec.send_depth);

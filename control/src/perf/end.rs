@@ -130,12 +130,21 @@ impl Prepared {
             None if own.macs.len() == 1 => Vec::new(),
             None => other.macs.clone(),
         };
+        // On an Ethernet who is no neighbour of the file's is asked for.
+        let asks = end.device.has_neighbours() && !file.neighbours.contains_key(&other.ip);
+        let reach = asks.then(|| end.device.reach(other.ip, &other.macs)).transpose();
+        let reach = reach.map_err(|e| Error::Failure(e.to_string()))?;
         let say = failed("can't join the QPs");
         for (n, qp) in end.qps.iter().enumerate() {
             let paths = file.paths(FIRST_UDP_PORT + n as u16);
-            let path = PathSpec { paths, next_hops: next_hops.clone(), encapsulation: None };
+            let path = PathSpec { paths, next_hops: next_hops.clone(), ..PathSpec::default() };
             let to_rtr = own.to_rtr(other, n, path, vlan, None);
-            qp.rtr(&to_rtr.ok_or_else(|| Error::Failure("the other end offers too few QPs".into()))?).map_err(&say)?;
+            let to_rtr = to_rtr.ok_or_else(|| Error::Failure("the other end offers too few QPs".into()))?;
+            match &reach {
+                Some(reach) => qp.rtr_by(&to_rtr, reach),
+                None => qp.rtr(&to_rtr),
+            }
+            .map_err(&say)?;
             let to_rts = ToRts { send_psn: Psn::new(own.qps[n].psn), peer: other.advertised() };
             match patience {
                 Some(patience) => qp.rts_with(to_rts, patience),

@@ -167,6 +167,7 @@ impl CongestionKeys {
             override_target_queue_delay_ns: self.target_queue_delay.map(|time| time.0),
             target_queue_delay_margin_ns: ns(self.target_queue_delay_margin, default.target_queue_delay_margin_ns),
             reference_network_rtt_ns: ns(self.reference_network_rtt, default.reference_network_rtt_ns),
+            ..default
         })
     }
 }

@@ -15,7 +15,7 @@ pub use params::{NsccError, NsccParams};
 
 use super::{Congestion, SackSignal};
 use crate::Ns;
-use gains::{Gains, gained};
+use gains::{Gains, gained, part_of};
 
 /// Largest window in bytes, 1 TiB: room to add to it without overflow.
 pub const WINDOW_MAX: u64 = 1 << 40;
@@ -137,10 +137,8 @@ impl Nscc {
     pub fn new(params: &NsccParams, rate_bps: u64, full: u32, trimming: bool, now: Ns) -> Nscc {
         let full = u64::from(full.max(1));
         let gains = Gains::new(params, rate_bps, full, trimming);
-        let max_wnd = match params.override_max_window {
-            Some(packets) => (u64::from(packets) * full).clamp(full, WINDOW_MAX),
-            None => gains.window(gains.config_base_rtt),
-        };
+        let given = params.max_window_bytes.or(params.override_max_window.map(|packets| u64::from(packets) * full));
+        let max_wnd = given.map_or_else(|| gains.window(gains.config_base_rtt), |bytes| bytes.clamp(full, WINDOW_MAX));
         Nscc {
             cwnd: max_wnd,
             max_wnd,
@@ -273,7 +271,8 @@ impl Nscc {
         self.fast
     }
 
-    /// Shrinks the window by 0.8 of the average delay's excess over the target, to a half at most, and once a base RTT.
+    /// Shrinks the window by gamma (0.8) of the average delay's excess over the target, to a half or what else was set at most, and once a base
+    /// RTT.
     #[inline]
     fn decrease(&mut self, now: Ns) -> Rule {
         let target = self.gains.target << DELAY_BITS;
@@ -281,8 +280,8 @@ impl Nscc {
             return Rule::None;
         }
         let excess = ((self.average - target) << DELAY_BITS) / self.average;
-        let cut = (self.cwnd * excess * 4 / 5) >> DELAY_BITS;
-        self.shrink(cut.min(self.cwnd / 2));
+        let cut = part_of(self.gains.gamma, u128::from(self.cwnd) * u128::from(excess)) >> DELAY_BITS;
+        self.shrink(cut.min(part_of(self.gains.max_decrease, self.cwnd.into())));
         self.last_decrease = now;
         Rule::MultiplicativeDecrease
     }
@@ -290,8 +289,8 @@ impl Nscc {
     /// The window takes in what was earned: once a period, and earlier when much was received.
     #[inline]
     fn update(&mut self, now: Ns) {
-        let period = now.since(self.last_adjust) >= self.gains.config_base_rtt;
-        if !period && self.received <= ADJUST_PACKETS * self.gains.full {
+        let period = now.since(self.last_adjust) >= self.gains.period;
+        if !period && self.received <= self.gains.adjust_bytes {
             return;
         }
         let mut growth = self.inc / self.cwnd;

@@ -3,6 +3,7 @@
 //! An EV probe asks whether an entropy value's path is alive. Whoever is asked answers without looking at any connection, by swapping
 //! the addresses of layers 2 and 3 (MRC paper, section II-E). What asks for nothing but an answer is limited in rate.
 
+use super::direct::Direct;
 use super::reply::Wrote;
 use super::rotations::{FullPorts, ReplyFrom, Way};
 use super::tap::show_endpoint;
@@ -47,6 +48,10 @@ pub(super) enum Content {
     Ports {
         out: PortMask,
     },
+    /// Bit i: port i is up, as a controller says.
+    Told {
+        up: u32,
+    },
     Answer {
         op: EndpointOp,
         arrived: Ns,
@@ -55,32 +60,35 @@ pub(super) enum Content {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
-    template: Template,
-    port: PortId,
-    id: u16,
-    ev: u32,
+pub(super) struct Frame {
+    pub(super) template: Template,
+    pub(super) port: PortId,
+    pub(super) id: u16,
+    pub(super) ev: u32,
     /// Its path in the outer header, where it has one.
-    segment: Option<Ipv6Addr>,
-    content: Content,
+    pub(super) segment: Option<Ipv6Addr>,
+    pub(super) dscp: u8,
+    pub(super) content: Content,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    id: u16,
-    remote: IpAddr,
+pub(super) struct Asked {
+    pub(super) id: u16,
+    pub(super) remote: IpAddr,
     /// When it was written last.
-    sent: Ns,
-    content: Content,
+    pub(super) sent: Ns,
+    pub(super) content: Content,
 }
 
 /// Endpoint operations of one engine.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    frames: VecDeque<Frame>,
+    pub(super) frames: VecDeque<Frame>,
     asked: VecDeque<Asked>,
     answers: VecDeque<EvProbeAnswer>,
-    next: u16,
+    pub(super) next: u16,
+    /// Questions that the host asked itself, and their answers.
+    pub(super) direct: Direct,
     /// Answers to anybody.
     strangers: Bucket,
     /// Answers to port status updates of peers: nobody else can use these up.
@@ -169,7 +177,8 @@ impl Nic {
         let id = endpoints.next;
         endpoints.asked.push_back(Asked { id, remote, sent: Ns::ZERO, content });
         let Way { ev, port, segment, .. } = way;
-        endpoints.frames.push_back(Frame { template, port, id, ev, segment, content });
+        let dscp = self.params.dscp.control;
+        endpoints.frames.push_back(Frame { template, port, id, ev, segment, dscp, content });
         Some(id)
     }
 
@@ -188,7 +197,7 @@ impl Nic {
                 EndpointOp::PortStatusUpdate => self.take_port_status(now, port, packet, request),
                 EndpointOp::Reserved2 | EndpointOp::Reserved3 => Err(DropReason::EndpointOperation),
             },
-            Ext::EndpointResponse(response) => self.take_endpoint_answer(now, packet, response),
+            Ext::EndpointResponse(response) => self.take_endpoint_answer(now, port, packet, response),
             _ => Err(DropReason::EndpointOperation),
         }
     }
@@ -221,7 +230,8 @@ impl Nic {
         let plain = Template::new(&addressing).map_err(|_| DropReason::EndpointOperation)?;
         let content = Content::Answer { op: request.op, arrived: now, asked: request.timestamp };
         let (id, ev) = (packet.bth.psn as u16, packet.ev());
-        let mut frame = Frame { template: plain, port, id, ev, segment: None, content };
+        let dscp = self.params.dscp.control;
+        let mut frame = Frame { template: plain, port, id, ev, segment: None, dscp, content };
         let way_back = || {
             let qp = self.qps_to(packet.ip.source).find(|qp| qp.encapsulated)?;
             Some((qp.template, ReplyFrom::qp(qp)))
@@ -239,11 +249,16 @@ impl Nic {
     fn take_endpoint_answer(
         &mut self,
         now: Ns,
+        port: PortId,
         packet: &Packet,
         response: &EndpointResponse,
     ) -> Result<(), DropReason> {
         let (id, remote) = (packet.bth.psn as u16, packet.ip.source);
         let is_it = |asked: &Asked| asked.id == id && asked.remote == remote && asked.content.op() == response.op;
+        if let Some(asked) = self.endpoints.direct.take(is_it) {
+            self.endpoints.direct.answered(now, port, &asked, response.tx_timestamp);
+            return Ok(());
+        }
         let asked = self.endpoints.asked.iter().position(is_it);
         let asked = asked.and_then(|at| self.endpoints.asked.remove(at)).ok_or(DropReason::UnknownProbe)?;
         match asked.content {
@@ -256,7 +271,7 @@ impl Nic {
                 self.path_alive(now, remote, probed);
             }
             Content::Ports { out } => self.ports_confirmed(remote, id, out),
-            Content::Answer { .. } => {}
+            Content::Told { .. } | Content::Answer { .. } => {}
         }
         Ok(())
     }
@@ -287,9 +302,11 @@ impl Nic {
         let is_question = !matches!(frame.content, Content::Answer { .. });
         if let Some(asked) = self.endpoints.asked.iter_mut().find(|asked| is_question && asked.id == frame.id) {
             asked.sent = now;
+        } else if is_question {
+            self.endpoints.direct.sent(now, frame.id);
         }
         let bth = Bth::new(opcode, ENDPOINT_QPN, frame.id.into());
-        let marks = Marks { ev: frame.ev, dscp: self.params.dscp.control, ecn: 0 };
+        let marks = Marks { ev: frame.ev, dscp: frame.dscp, ecn: 0 };
         let written = frame.template.write_headers(room, marks, &bth, &ext, 0);
         if let Some(segment) = frame.segment {
             // Only encapsulated templates have a segment.
@@ -309,10 +326,10 @@ impl Nic {
 }
 
 impl Content {
-    const fn op(&self) -> EndpointOp {
+    pub(super) const fn op(&self) -> EndpointOp {
         match self {
             Content::Probe(_) => EndpointOp::EvProbe,
-            Content::Ports { .. } => EndpointOp::PortStatusUpdate,
+            Content::Ports { .. } | Content::Told { .. } => EndpointOp::PortStatusUpdate,
             Content::Answer { op, .. } => *op,
         }
     }
@@ -325,6 +342,7 @@ impl Content {
         match *self {
             Content::Probe(_) => request(EndpointOp::EvProbe, 0),
             Content::Ports { out } => request(EndpointOp::PortStatusUpdate, u32::from(!out)),
+            Content::Told { up } => request(EndpointOp::PortStatusUpdate, up),
             Content::Answer { op, arrived, asked } => {
                 let unit = if asked.tsr { 8 * WIRE_TICK } else { WIRE_TICK };
                 let tx_timestamp = asked.ticks.wrapping_add((now.since(arrived) / unit) as u16);

@@ -8,6 +8,15 @@ use std::collections::VecDeque;
 /// Events that wait to be looked at; what comes beyond is counted and left out.
 pub const EVENTS_MAX: usize = 1024;
 
+/// Whose value changed its state, of those who use values towards one destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Of all of them.
+    Everybody,
+    /// Of the QPs of one EV profile, or of those without one.
+    Of(Option<u64>),
+}
+
 /// An entropy value changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvEvent {
@@ -15,6 +24,8 @@ pub struct EvEvent {
     pub at: Ns,
     /// Towards whom.
     pub destination: IpAddr,
+    /// For whom.
+    pub whose: Whose,
     /// The value.
     pub ev: u32,
     /// Its state from then on.
@@ -30,12 +41,12 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn push(&mut self, at: Ns, destination: IpAddr, ev: u32, state: EvState) {
+    pub(super) fn push(&mut self, at: Ns, destination: IpAddr, whose: Whose, ev: u32, state: EvState) {
         if self.waiting.len() == EVENTS_MAX {
             self.dropped += 1;
             return;
         }
-        self.waiting.push_back(EvEvent { at, destination, ev, state, dropped: self.dropped });
+        self.waiting.push_back(EvEvent { at, destination, whose, ev, state, dropped: self.dropped });
     }
 
     pub(super) fn poll(&mut self) -> Option<EvEvent> {
@@ -53,10 +64,10 @@ mod tests {
         let mut events = Events::default();
         let peer = Ipv4Addr::LOCALHOST.into();
         for ev in 0..EVENTS_MAX as u32 + 3 {
-            events.push(Ns(1), peer, ev, EvState::AssumedBad);
+            events.push(Ns(1), peer, Whose::Everybody, ev, EvState::AssumedBad);
         }
         assert_eq!(events.poll().map(|event| (event.ev, event.dropped)), Some((0, 0)));
-        events.push(Ns(2), peer, 7, EvState::Good);
+        events.push(Ns(2), peer, Whose::Of(None), 7, EvState::Good);
         let last = core::iter::from_fn(|| events.poll()).last();
         assert_eq!(last.map(|event| (event.ev, event.dropped)), Some((7, 3)));
     }

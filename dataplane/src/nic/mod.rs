@@ -9,6 +9,7 @@
 //! Applications call [`Nic::post_write`] and [`Nic::poll`] on the same thread, or through rings that the driver drains.
 
 mod destination;
+mod direct;
 mod drop;
 mod endpoint;
 mod events;
@@ -24,6 +25,7 @@ mod params;
 mod paths;
 mod port_status;
 mod probe;
+mod profile_evs;
 mod qp;
 mod receive;
 mod reply;
@@ -42,9 +44,10 @@ pub use crate::memory::RxFrame;
 pub use crate::path::{EvCensus, EvReport, EvState};
 pub use crate::transport::{Advertised, Again, Completion, Operation, PostError, Status, WriteRequest};
 pub use crate::wire::HEAD_MAX;
+pub use direct::{EndpointAnswer, EndpointAsk, EndpointOrder};
 pub use drop::DropReason;
 pub use endpoint::{ENDPOINT_QUEUE_MAX, EvProbeAnswer};
-pub use events::{EVENTS_MAX, EvEvent};
+pub use events::{EVENTS_MAX, EvEvent, Whose};
 pub use frame::{PortId, TxBurst};
 pub use group::{GroupReport, GroupState};
 pub use host::{HostBufferParams, WhenFull};
@@ -66,7 +69,7 @@ pub use tap::{Direction, FrameBytes, Happening, LifeEvent, PacketKind, QpEnds, S
 use crate::Ns;
 use crate::congestion::Window;
 use crate::memory::{Key, LoanId, Loans, Region, Table};
-use crate::path::{PortMask, Spraying};
+use crate::path::PortMask;
 use crate::transport::{Fault, Loss, Observer, Wheel};
 use crate::wire::Rules;
 use core::net::IpAddr;
@@ -86,7 +89,7 @@ use reply::Reply;
 use rotations::Rotation;
 use sample::Interval;
 use slow::Slow;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use tap::{TapSlot, Witness, posted};
 use transmit::Accepting;
@@ -183,6 +186,8 @@ pub struct Nic {
     told_last: usize,
     /// Values that are denied, each towards an address or towards everybody.
     denied: BTreeSet<(Option<IpAddr>, u32)>,
+    /// Values of EV profiles that the controller took out of use: denied, or assumed bad.
+    marks: BTreeMap<(u64, u32), EvState>,
     endpoints: Endpoints,
     host: Option<HostBuffer>,
     limits: Limits,
@@ -207,7 +212,7 @@ struct Outcome<'a> {
     qpn: Qpn,
     address: IpAddr,
     window: &'a mut Window,
-    spraying: Option<&'a mut Spraying>,
+    rotation: Option<&'a mut Rotation>,
     completions: &'a mut VecDeque<CompletionEntry>,
     events: &'a mut Events,
     stats: &'a Stats,
@@ -242,8 +247,10 @@ impl Observer for Outcome<'_> {
 
     fn timed_out(&mut self, ev: u32) {
         self.tap.tell(self.now, Happening::TimedOut { ev });
-        if self.spraying.as_mut().is_some_and(|spraying| spraying.assume_bad(ev, self.now)) {
-            self.events.push(self.now, self.address, ev, EvState::AssumedBad);
+        if let Some(rotation) = &mut self.rotation
+            && rotation.spraying.assume_bad(ev, self.now)
+        {
+            self.events.push(self.now, self.address, Whose::Of(rotation.profile), ev, EvState::AssumedBad);
         }
     }
 
@@ -312,6 +319,7 @@ impl Nic {
             ports_out: 0,
             told_last: usize::MAX,
             denied: BTreeSet::new(),
+            marks: BTreeMap::new(),
             endpoints: Endpoints::default(),
             host: params.host_buffer.map(HostBuffer::new),
             limits: Limits::new(&params.limits, ports.len()),
@@ -414,8 +422,8 @@ impl Nic {
             qpn: qp.qpn,
             address: qp.remote_ip,
             window: &mut self.groups[qp.group].window,
-            spraying: match qp.path {
-                QpPath::Sprayed(at) => Some(&mut self.rotations[at].spraying),
+            rotation: match qp.path {
+                QpPath::Sprayed(at) => Some(&mut self.rotations[at]),
                 QpPath::Own(_) => None,
             },
             completions: &mut self.completions,

@@ -228,7 +228,7 @@ impl Nic {
             qpn,
             address: qp.remote_ip,
             window: &mut self.groups[qp.group].window,
-            spraying: None,
+            rotation: None,
             completions: &mut self.completions,
             events: &mut self.events,
             stats: &self.stats,

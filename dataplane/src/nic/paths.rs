@@ -1,7 +1,8 @@
 //! Entropy values as the control thread and reports see them: states, denials, probes, and what each carried.
 
 use super::qp::QpPath;
-use super::{EvEvent, EvReport, EvState, Nic, ProbeAnswer, Qp, QpState};
+use super::rotations::Rotation;
+use super::{EvEvent, EvReport, EvState, Nic, ProbeAnswer, Qp, QpState, Whose};
 use crate::Ns;
 use crate::path::profile::{Copies, Ev};
 use core::net::IpAddr;
@@ -55,17 +56,29 @@ impl Nic {
     /// A probe on a path towards `remote` was answered: its value returns to the rotations in which it stands for this path.
     pub(super) fn path_alive(&mut self, now: Ns, remote: IpAddr, probed: Ev) {
         let Some(&at) = self.destination_of.get(&remote) else { return };
-        let mut still_bad = false;
+        let (mut still_bad, ev) = (false, probed.value);
         for &rotation in &self.destinations[at].rotations {
-            let spraying = &mut self.rotations[rotation].spraying;
-            if spraying.find(probed.value) == Some(probed) {
-                spraying.recovered(probed.value);
+            let Rotation { spraying, profile, .. } = &mut self.rotations[rotation];
+            if spraying.find(ev) == Some(probed) {
+                spraying.recovered(ev);
+                if let Some(profile) = *profile
+                    && self.marks.get(&(profile, ev)) == Some(&EvState::AssumedBad)
+                {
+                    self.marks.remove(&(profile, ev));
+                }
             }
-            still_bad |= spraying.is_bad(probed.value);
+            still_bad |= spraying.is_bad(ev);
         }
         if !still_bad {
             // Told even where it was good already: whoever probed it may have missed that.
-            self.events.push(now, remote, probed.value, EvState::Good);
+            self.events.push(now, remote, Whose::Everybody, ev, EvState::Good);
+            return;
+        }
+        for &rotation in &self.destinations[at].rotations {
+            let Rotation { spraying, profile, .. } = &self.rotations[rotation];
+            if spraying.find(ev) == Some(probed) && !spraying.is_bad(ev) {
+                self.events.push(now, remote, Whose::Of(*profile), ev, EvState::Good);
+            }
         }
     }
 
@@ -87,12 +100,14 @@ impl Nic {
                 continue;
             }
             replaced += 1;
-            if is_denied(&self.denied, address, new.value) {
+            if is_denied(&self.denied, address, new.value)
+                || self.marks.get(&(profile, new.value)) == Some(&EvState::Denied)
+            {
                 rotation.spraying.deny(new.value);
             }
             if rotation.spraying.find(current).is_none() {
                 // Nobody is to probe it any more.
-                self.events.push(now, address, current, EvState::Good);
+                self.events.push(now, address, Whose::Of(Some(profile)), current, EvState::Good);
             }
             self.wake_groups(destination);
         }
@@ -109,7 +124,7 @@ impl Nic {
         for rotation in self.rotations.iter().filter(|rotation| rotation.qps > 0) {
             let address = self.destinations[rotation.destination].address;
             for (ev, state) in rotation.spraying.states().filter(|(_, state)| *state != EvState::Good) {
-                self.events.push(now, address, ev, state);
+                self.events.push(now, address, Whose::Of(rotation.profile), ev, state);
             }
         }
     }
@@ -129,16 +144,25 @@ impl Nic {
     fn apply_denial(&mut self, now: Ns, at: usize, ev: u32) {
         let address = self.destinations[at].address;
         let denied = is_denied(&self.denied, address, ev);
-        let mut changed = false;
+        let state = if denied { EvState::Denied } else { EvState::Good };
+        let (mut all, mut changed) = (true, Vec::new());
         for &rotation in &self.destinations[at].rotations {
-            let spraying = &mut self.rotations[rotation].spraying;
-            changed |= if denied { spraying.deny(ev) } else { spraying.allow(ev) };
+            let Rotation { spraying, profile, .. } = &mut self.rotations[rotation];
+            let marked = profile.is_some_and(|id| self.marks.get(&(id, ev)) == Some(&EvState::Denied));
+            if if denied { spraying.deny(ev) } else { !marked && spraying.allow(ev) } {
+                changed.push(*profile);
+            }
+            all &= (spraying.state(ev) == Some(EvState::Denied)) == denied;
         }
-        if changed {
-            let state = if denied { EvState::Denied } else { EvState::Good };
-            self.events.push(now, address, ev, state);
-            self.wake_groups(at);
+        if changed.is_empty() {
+            return;
         }
+        if all {
+            self.events.push(now, address, Whose::Everybody, ev, state);
+        } else {
+            changed.into_iter().for_each(|profile| self.events.push(now, address, Whose::Of(profile), ev, state));
+        }
+        self.wake_groups(at);
     }
 
     /// The remote addresses with an open QP.

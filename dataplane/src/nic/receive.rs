@@ -2,10 +2,11 @@
 
 use super::qp::{LastArrival, QpPath};
 use super::reply::{Answer, Reply, timestamp};
+use super::rotations::Rotation;
 use super::tap::Witness;
 use super::{
     CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Happening, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK,
-    TIMERS_PER_QP,
+    TIMERS_PER_QP, Whose,
 };
 use crate::Ns;
 use crate::congestion::SackSignal;
@@ -356,11 +357,11 @@ impl Nic {
     /// What a SACK says of the path of the packet that drew it.
     #[inline]
     fn take_skip(&mut self, now: Ns, remote: IpAddr, rotation: usize, sack: &Sack) {
-        let spraying = &mut self.rotations[rotation].spraying;
+        let Rotation { spraying, profile, .. } = &mut self.rotations[rotation];
         match sack.skip {
             Skip::Once if self.params.ecn_skip => spraying.mark(sack.entropy),
             Skip::Always if spraying.assume_bad(sack.entropy, now) => {
-                self.events.push(now, remote, sack.entropy, EvState::AssumedBad);
+                self.events.push(now, remote, Whose::Of(*profile), sack.entropy, EvState::AssumedBad);
             }
             _ => {}
         }
@@ -415,9 +416,9 @@ impl Nic {
         }
         // Even when the packet has been acknowledged already: the path is what was full.
         if nack.reason == NackReason::Trimmed as u8
-            && let Some(spraying) = &mut outcome.spraying
+            && let Some(rotation) = &mut outcome.rotation
         {
-            spraying.mark(nack.entropy);
+            rotation.spraying.mark(nack.entropy);
         }
         match qp.requester.on_nack(now, Psn::new(nack.nack_psn), nack.reason, &mut outcome) {
             Ok(true) => {

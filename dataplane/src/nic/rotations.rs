@@ -1,7 +1,7 @@
 //! Where each frame leaves: its entropy value, its port, and its path in an outer header.
 
 use super::qp::QpPath;
-use super::{Nic, PortId, Qp, place};
+use super::{EvState, Nic, PortId, Qp, Whose, place, profile_evs};
 use crate::Ns;
 use crate::path::profile::{Ev, EvPool, PortSet};
 use crate::path::{EvSet, NoPath, Pick, PortMask, Spraying};
@@ -9,6 +9,7 @@ use crate::wire::{LinkAddresses, Marks, OuterMarks, write_link};
 use core::net::{IpAddr, Ipv6Addr};
 
 /// A spraying state: that of the QPs to one destination that use one profile, or none.
+#[derive(Debug)]
 pub(super) struct Rotation {
     pub(super) destination: usize,
     pub(super) profile: Option<u64>,
@@ -200,6 +201,17 @@ impl Nic {
         for &(whom, ev) in &self.denied {
             if whom.is_none_or(|whom| whom == address) {
                 spraying.deny(ev);
+            }
+        }
+        if let Some(profile) = profile {
+            for (ev, state) in profile_evs::marks_of(&self.marks, profile) {
+                match state {
+                    EvState::Denied => _ = spraying.deny(ev),
+                    _ if spraying.assume_bad(ev, self.clock) => {
+                        self.events.push(self.clock, address, Whose::Of(Some(profile)), ev, EvState::AssumedBad);
+                    }
+                    _ => {}
+                }
             }
         }
         spraying.set_ports_out(self.ports_out | self.destinations[destination].peer_ports_out);

@@ -9,7 +9,11 @@ static void control(void) {
     struct ibv_context *verbs = open_device(), *second = open_device();
     struct mrc_context *mrc = mrc_create_context(verbs, NULL);
     struct mrc_ctl_device_attr device;
-    CHECK(mrc_ctl_query_device(verbs, &device) == 0 && device.phy_port_mask == 2 && device.opt_attr == 0);
+    CHECK(mrc_ctl_query_device(verbs, &device) == 0 && device.phy_port_mask == 2);
+    CHECK(device.ev.ev_max_fmt_profiles == 64 && device.ev.ev_max_profiles == 1024 && device.ev.ev_max_count == 262144);
+    CHECK(device.ev.ev_free_count == 262144 && device.ev.ev_max_count_profile == 65536 && device.ev.ev_count_align == 1);
+    CHECK(device.ev.ev_max_width == 128 && device.ev.ev_fmt_mode_mask == 7 && device.ev.ev_mode_mask == 7);
+    CHECK(device.cc.cc_max_profiles == 64 && device.opt_attr == (1 | 4 | 16 | 32));
     CHECK(strcmp(device.cc.algorithms[0], "uet-1.0-nscc") == 0 && device.cc.algorithms[1] == NULL);
     MINUS(mrc_ctl_query_device(NULL, &device), EINVAL);
     MINUS(mrc_ctl_query_device(verbs, NULL), EINVAL);

@@ -1,10 +1,12 @@
 //! What follows from NSCC's parameters, and never changes.
 
 use super::params::{NsccParams, REFERENCE_RATE};
-use super::{DELAY_BITS, TIME_MAX, WINDOW_MAX};
+use super::{ADJUST_PACKETS, DELAY_BITS, TIME_MAX, WINDOW_MAX};
 
 /// Bits behind the point of a gain.
 const GAIN_BITS: u32 = 32;
+/// Parts that 1 has, in decimal as such factors are given.
+const PARTS: u64 = 1_000_000;
 
 /// What the rules need of the parameters, in the form in which they need it.
 #[derive(Clone, Debug)]
@@ -30,6 +32,12 @@ pub(super) struct Gains {
     pub(super) gate: u32,
     /// Delay in ns that triggers quick adapt; [`u64::MAX`] where trimmed packets tell.
     pub(super) delay_trigger: u64,
+    /// Bytes, and ns, after which the window is updated.
+    pub(super) adjust_bytes: u64,
+    pub(super) period: u64,
+    /// What a decrease takes for the whole excess, and at most, in parts of a million.
+    pub(super) gamma: u64,
+    pub(super) max_decrease: u64,
 }
 
 impl Gains {
@@ -45,7 +53,7 @@ impl Gains {
             config_base_rtt: params.config_base_rtt_ns.min(TIME_MAX),
             target: params.target_ns(trimming).min(TIME_MAX),
             margin: params.target_queue_delay_margin_ns,
-            max_is_given: params.override_max_window.is_some(),
+            max_is_given: params.override_max_window.is_some() || params.max_window_bytes.is_some(),
             // (target / reference RTT) / target: the target itself drops out.
             proportional: fraction(params.alpha_multiplier * packet / reference_rtt, GAIN_BITS),
             fair: fraction(params.fair_increase_multiplier * packet, GAIN_BITS),
@@ -55,6 +63,10 @@ impl Gains {
             quick_adapt: !params.disable_quick_adapt,
             gate: params.quick_adapt_gate.min(u64::BITS - 1),
             delay_trigger: if trimming { u64::MAX } else { params.quick_adapt_threshold_ns },
+            adjust_bytes: params.adjust_bytes.unwrap_or(ADJUST_PACKETS * full),
+            period: params.adjust_period_ns.unwrap_or(params.config_base_rtt_ns).min(TIME_MAX),
+            gamma: parts(params.gamma),
+            max_decrease: parts(params.max_decrease),
         }
     }
 
@@ -69,6 +81,16 @@ impl Gains {
 /// The nearest binary fraction.
 fn fraction(value: f64, bits: u32) -> u64 {
     (value * (1u64 << bits) as f64).round() as u64
+}
+
+/// Parts of a million.
+fn parts(value: f64) -> u64 {
+    (value.clamp(0.0, 1.0) * PARTS as f64).round() as u64
+}
+
+/// So many parts of a million of a number.
+pub(super) fn part_of(parts: u64, number: u128) -> u64 {
+    u64::try_from(number * u128::from(parts) / u128::from(PARTS)).unwrap_or(u64::MAX)
 }
 
 /// A gain times a number.

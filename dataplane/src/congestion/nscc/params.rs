@@ -37,6 +37,17 @@ pub struct NsccParams {
     pub target_queue_delay_margin_ns: u64,
     /// `ReferenceNetworkRTT`: with 400 Gbps the network that the multipliers are meant for; 1 ns at least.
     pub reference_network_rtt_ns: u64,
+    /// The largest window in bytes, up to [`super::WINDOW_MAX`] (OCP's `max_cwnd`). It goes before `override_max_window`.
+    pub max_window_bytes: Option<u64>,
+    /// What a decrease takes of the window, times the average delay's excess over the target; 0 to 1 (OCP's `gamma`).
+    pub gamma: f64,
+    /// The largest part of the window that a decrease takes; 0 to 1 (OCP's `max_md_jump`).
+    pub max_decrease: f64,
+    /// Bytes after whose receipt the window is updated before the period is over, 1 at least (OCP's `adjust_bytes_threshold`); `None` for
+    /// 8 full packets.
+    pub adjust_bytes: Option<u64>,
+    /// The period of updates, 1 ns at least (OCP's `adjust_period_threshold`); `None` for `ConfigBaseRTT`.
+    pub adjust_period_ns: Option<u64>,
 }
 
 impl Default for NsccParams {
@@ -56,6 +67,11 @@ impl Default for NsccParams {
             override_target_queue_delay_ns: None,
             target_queue_delay_margin_ns: 1_000,
             reference_network_rtt_ns: 6_000,
+            max_window_bytes: None,
+            gamma: 0.8,
+            max_decrease: 0.5,
+            adjust_bytes: None,
+            adjust_period_ns: None,
         }
     }
 }
@@ -87,6 +103,16 @@ pub enum NsccError {
         /// Largest value.
         max: u32,
     },
+    /// A number of bytes.
+    #[error("{attribute} is {value} bytes, but may be 1 to {max}")]
+    Bytes {
+        /// The attribute, as OCP's controller API names it.
+        attribute: &'static str,
+        /// What was given.
+        value: u64,
+        /// Largest value.
+        max: u64,
+    },
     /// A time.
     #[error("{attribute} is {value_ns} ns, but must be {min_ns} ns at least")]
     Time {
@@ -111,6 +137,7 @@ impl NsccParams {
             ("ConfigBaseRTT", self.config_base_rtt_ns, base_min),
             ("TargetQueueDelay", self.override_target_queue_delay_ns.unwrap_or(1), 1),
             ("ReferenceNetworkRTT", self.reference_network_rtt_ns, 1),
+            ("adjust_period_threshold", self.adjust_period_ns.unwrap_or(1), 1),
         ];
         for (attribute, value_ns, min_ns) in times {
             if value_ns < min_ns {
@@ -123,6 +150,8 @@ impl NsccParams {
             ("FastIncreaseMultiplier", self.fast_increase_multiplier, 0.01, 100.0),
             ("EtaMultiplier", self.eta_multiplier, 0.0, 1.0),
             ("DelayAlpha", self.delay_alpha, 0.0, 1.0),
+            ("gamma", self.gamma, 0.0, 1.0),
+            ("max_md_jump", self.max_decrease, 0.0, 1.0),
         ];
         for (attribute, value, min, max) in factors {
             if !(min..=max).contains(&value) {
@@ -136,6 +165,15 @@ impl NsccParams {
         for (attribute, value, min, max) in numbers {
             if !(min..=max).contains(&value) {
                 return Err(NsccError::Number { attribute, value, min, max });
+            }
+        }
+        let bytes = [
+            ("max_cwnd", self.max_window_bytes.unwrap_or(1), super::WINDOW_MAX),
+            ("adjust_bytes_threshold", self.adjust_bytes.unwrap_or(1), u64::MAX),
+        ];
+        for (attribute, value, max) in bytes {
+            if value == 0 || value > max {
+                return Err(NsccError::Bytes { attribute, value, max });
             }
         }
         Ok(())
@@ -167,7 +205,7 @@ mod tests {
     #[test]
     fn what_is_outside_its_range_is_refused_by_name() {
         type Change = fn(&mut NsccParams);
-        let refused: [(Change, &str); 13] = [
+        let refused: [(Change, &str); 18] = [
             (|p| p.config_base_rtt_ns = 1, "ConfigBaseRTT is 1 ns, but must be 2 ns at least"),
             (|p| p.override_target_queue_delay_ns = Some(0), "TargetQueueDelay is 0 ns, but must be 1 ns at least"),
             (|p| p.reference_network_rtt_ns = 0, "ReferenceNetworkRTT is 0 ns, but must be 1 ns at least"),
@@ -181,6 +219,11 @@ mod tests {
             (|p| p.quick_adapt_gate = 32, "QuickAdaptGate is 32, but may be 0 to 31"),
             (|p| p.override_max_window = Some(0), "MaxCongestionWindow is 0, but may be 1 to 4096"),
             (|p| p.override_max_window = Some(4_097), "MaxCongestionWindow is 4097, but may be 1 to 4096"),
+            (|p| p.gamma = 1.5, "gamma is 1.5, but may be 0 to 1"),
+            (|p| p.max_decrease = -0.5, "max_md_jump is -0.5, but may be 0 to 1"),
+            (|p| p.adjust_period_ns = Some(0), "adjust_period_threshold is 0 ns, but must be 1 ns at least"),
+            (|p| p.adjust_bytes = Some(0), "adjust_bytes_threshold is 0 bytes, but may be 1 to 18446744073709551615"),
+            (|p| p.max_window_bytes = Some(0), "max_cwnd is 0 bytes, but may be 1 to 1099511627776"),
         ];
         for (change, words) in refused {
             let mut params = NsccParams::default();

@@ -538,27 +538,74 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+#[test]
+fn a_decrease_takes_what_gamma_and_the_largest_jump_allow() {
+    // One sample with the whole weight: the average is twice the target, so half of it is excess.
+    let shrunk = |gamma, max_decrease| {
+        let params = NsccParams { delay_alpha: 1.0, disable_quick_adapt: true, gamma, max_decrease, ..params() };
+        let mut nscc = with_window(&params, 400_000);
+        let rule = sack(&mut nscc, 20_000, 0, true, 9_000);
+        (rule, 400_000 - nscc.cwnd)
+    };
+    assert_eq!(shrunk(0.8, 0.5), (Rule::MultiplicativeDecrease, 160_000));
+    assert_eq!(shrunk(0.5, 0.5), (Rule::MultiplicativeDecrease, 100_000));
+    assert_eq!(shrunk(0.8, 0.25), (Rule::MultiplicativeDecrease, 100_000));
+    assert_eq!(shrunk(0.0, 1.0), (Rule::MultiplicativeDecrease, 0));
+}
+
+#[test]
+fn the_window_takes_in_what_was_earned_after_the_bytes_and_the_period_that_are_set() {
+    let grown = |adjust_bytes, adjust_period_ns, after, new_bytes| {
+        let params = NsccParams { adjust_bytes, adjust_period_ns, ..params() };
+        let mut nscc = with_window(&params, 100_000);
+        sack(&mut nscc, after, new_bytes, false, 4_500);
+        nscc.cwnd > 100_000
+    };
+    assert!(!grown(None, None, 100, 8_192), "8 full packets, and 6 us, by themselves");
+    assert!(grown(Some(8_191), None, 100, 8_192));
+    assert!(!grown(Some(8_192), None, 100, 8_192));
+    assert!(grown(None, Some(100), 100, 8_192));
+    assert!(!grown(None, Some(101), 100, 8_192));
+}
+
+#[test]
+fn the_largest_window_may_be_given_in_bytes() {
+    let params = NsccParams { max_window_bytes: Some(123_456), override_max_window: Some(7), ..params() };
+    assert_eq!(with(&params).snapshot().max_window, 123_456);
+    let small = NsccParams { max_window_bytes: Some(1), ..params };
+    assert_eq!(with(&small).snapshot().max_window, u64::from(FULL), "one packet at least");
+}
+
 fn any_params() -> impl Strategy<Value = NsccParams> {
     let factors = (1.0..=100.0f64, 1.0..=100.0f64, 0.01..=100.0f64, 0.0..=1.0f64, 0.0..=1.0f64);
     let times = (amount(2..100_000), amount(0..100_000), amount(0..10_000), amount(1..100_000));
     let overrides = (prop::option::of(1u32..=4096), prop::option::of(amount(1..100_000)));
     let rest = (0u32..=31, any::<bool>());
-    (factors, times, overrides, rest).prop_map(|(factors, times, overrides, rest)| NsccParams {
-        pass_through: false,
-        config_base_rtt_ns: times.0.max(2),
-        alpha_multiplier: factors.0,
-        fair_increase_multiplier: factors.1,
-        fast_increase_multiplier: factors.2,
-        eta_multiplier: factors.3,
-        delay_alpha: factors.4,
-        quick_adapt_gate: rest.0,
-        disable_quick_adapt: rest.1,
-        quick_adapt_threshold_ns: times.1,
-        override_max_window: overrides.0,
-        override_target_queue_delay_ns: overrides.1.map(|target| target.max(1)),
-        target_queue_delay_margin_ns: times.2,
-        reference_network_rtt_ns: times.3.max(1),
-    })
+    let updates = (prop::option::of(1u64..1 << 41), prop::option::of(1u64..1 << 41), prop::option::of(1u64..100_000));
+    let shrinking = (0.0..=1.0f64, 0.0..=1.0f64);
+    (factors, times, overrides, rest, updates, shrinking).prop_map(
+        |(factors, times, overrides, rest, updates, shrinking)| NsccParams {
+            pass_through: false,
+            config_base_rtt_ns: times.0.max(2),
+            alpha_multiplier: factors.0,
+            fair_increase_multiplier: factors.1,
+            fast_increase_multiplier: factors.2,
+            eta_multiplier: factors.3,
+            delay_alpha: factors.4,
+            quick_adapt_gate: rest.0,
+            disable_quick_adapt: rest.1,
+            quick_adapt_threshold_ns: times.1,
+            override_max_window: overrides.0,
+            override_target_queue_delay_ns: overrides.1.map(|target| target.max(1)),
+            target_queue_delay_margin_ns: times.2,
+            reference_network_rtt_ns: times.3.max(1),
+            max_window_bytes: updates.0.map(|bytes| bytes.min(WINDOW_MAX)),
+            gamma: shrinking.0,
+            max_decrease: shrinking.1,
+            adjust_bytes: updates.1,
+            adjust_period_ns: updates.2,
+        },
+    )
 }
 
 proptest! {

@@ -211,6 +211,9 @@ pub enum ArgumentError {
     /// The profile has no list.
     #[error("the profile is not EXPLICIT, and only such a profile has a list of EVs: configure it as EXPLICIT")]
     NotExplicit,
+    /// The profile draws no EVs.
+    #[error("the profile is not GENERATED, and only such a profile draws EVs from fields: configure it as GENERATED")]
+    NotGenerated,
     /// The list is not complete.
     #[error("{unpopulated} of {count} EVs are not populated: list them before the profile goes ONLINE")]
     Unpopulated {

@@ -64,14 +64,28 @@ impl List {
         if evs.len() > free as usize {
             return Err(ArgumentError::TooMany { given: evs.len(), free });
         }
-        let mut held = self.held.clone();
-        for &ev in evs {
-            check(ev, format, ports)?;
-            add(&mut held, ev)?;
+        for (n, &ev) in evs.iter().enumerate() {
+            if let Err(error) = check(ev, format, ports).and_then(|()| add(&mut self.held, ev)) {
+                evs[..n].iter().for_each(|ev| self.drop_copy(ev.value));
+                return Err(error);
+            }
         }
-        self.held = held;
         self.evs.extend_from_slice(evs);
         Ok(())
+    }
+
+    fn drop_copy(&mut self, value: u32) {
+        if let Some(held) = self.held.get_mut(&value) {
+            held.copies -= 1;
+            if held.copies == 0 {
+                self.held.remove(&value);
+            }
+        }
+    }
+
+    /// A list of this length without EVs.
+    pub(super) const fn emptied(&self) -> List {
+        List::new(self.len)
     }
 
     /// Puts `new` into the place of `current`, and tells in how many places.

@@ -54,6 +54,14 @@ pub enum FormatError {
         /// Bits in the packet.
         room: u32,
     },
+    /// Neither locator nor uSID.
+    #[error("an SRv6 address is a locator of 32 bits and uSIDs of 16, but field {at} has {width} bits")]
+    NoUsid {
+        /// Which, from 1.
+        at: usize,
+        /// Its bits.
+        width: u8,
+    },
     /// No uSID, or more than six.
     #[error("an SRv6 address has {0} uSIDs: it may have 1 to 6")]
     Usids(u8),

@@ -102,15 +102,17 @@ pub struct EvProfileConfig {
     pub mode: EvMode,
     /// EVs that stay in use, however many are assumed bad; no more than there are.
     pub min_active: u32,
-    /// The ports (planes) of the EVs. Each has at least one EV; generated ones are dealt to the ports in turn.
+    /// The ports (planes) of the EVs; generated ones are dealt to the ports in turn.
     pub ports: PortSet,
+    /// Whether each of the ports has to have at least one EV.
+    pub every_port: bool,
 }
 
 impl EvProfileConfig {
     /// The NIC's own EVs, on the ports 1 to `ports`.
     #[must_use]
     pub const fn auto(ports: u8) -> EvProfileConfig {
-        EvProfileConfig { mode: EvMode::Auto, min_active: 0, ports: PortSet::first(ports) }
+        EvProfileConfig { mode: EvMode::Auto, min_active: 0, ports: PortSet::first(ports), every_port: true }
     }
 }
 
@@ -175,7 +177,8 @@ impl Configured {
         format: Option<&EvFormat>,
         nic: PortSet,
     ) -> Result<Configured, ArgumentError> {
-        let EvProfileConfig { mode, min_active, ports } = &config;
+        let EvProfileConfig { mode, min_active, ports, every_port } = &config;
+        let least = if *every_port { ports.len() } else { 1 };
         if let Some(port) = ports.first_outside(nic) {
             return Err(ArgumentError::NotOfNic { port, ports: nic });
         }
@@ -185,20 +188,29 @@ impl Configured {
         let count = mode.count();
         let source = match (mode, format) {
             (EvMode::Generated { fields, seed, .. }, Some(format)) => {
-                check_count(count, *ports)?;
+                check_count(count, least)?;
                 Source::Expansion(expand(format, fields, *seed, count)?)
             }
             (EvMode::Explicit { .. }, Some(_)) => {
-                check_count(count, *ports)?;
+                check_count(count, least)?;
                 Source::List(List::new(count))
             }
             _ => Source::Auto,
         };
-        let most = if matches!(source, Source::Auto) { EVS_PER_PROFILE_MAX } else { count };
-        if *min_active > most {
-            return Err(ArgumentError::MinActive { min_active: *min_active, most });
-        }
-        Ok(Configured { config, source, online: false })
+        let min_active = *min_active;
+        let configured = Configured { config, source, online: false };
+        configured.check_min_active(min_active)?;
+        Ok(configured)
+    }
+
+    pub(super) const fn check_min_active(&self, min_active: u32) -> Result<(), ArgumentError> {
+        let most = self.min_active_most();
+        if min_active > most { Err(ArgumentError::MinActive { min_active, most }) } else { Ok(()) }
+    }
+
+    /// The most EVs that may have to stay active.
+    pub(super) const fn min_active_most(&self) -> u32 {
+        if let Source::Auto = self.source { EVS_PER_PROFILE_MAX } else { self.config.mode.count() }
     }
 
     /// The EVs under another format; an error leaves all as it is.
@@ -219,7 +231,7 @@ impl Configured {
         if list.unpopulated() > 0 {
             return Err(ArgumentError::Unpopulated { unpopulated: list.unpopulated(), count: list.len() });
         }
-        match self.config.ports.first_outside(list.ports()) {
+        match self.config.ports.first_outside(list.ports()).filter(|_| self.config.every_port) {
             Some(port) => Err(ArgumentError::IdlePort { port }),
             None => Ok(()),
         }
@@ -234,9 +246,9 @@ fn expand(format: &EvFormat, fields: &[EvField], seed: u64, count: u32) -> Resul
     Ok(expansion)
 }
 
-fn check_count(count: u32, ports: PortSet) -> Result<(), ArgumentError> {
-    if count < ports.len() || count > EVS_PER_PROFILE_MAX {
-        return Err(ArgumentError::Count { count, least: ports.len(), most: EVS_PER_PROFILE_MAX });
+fn check_count(count: u32, least: u32) -> Result<(), ArgumentError> {
+    if count < least || count > EVS_PER_PROFILE_MAX {
+        return Err(ArgumentError::Count { count, least, most: EVS_PER_PROFILE_MAX });
     }
     Ok(())
 }

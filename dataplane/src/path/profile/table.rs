@@ -2,9 +2,10 @@
 
 use super::error::{ArgumentError, EvProfileError, ProfileName, Users};
 use super::explicit::Copies;
+use super::field::EvField;
 use super::format::EvFormat;
 use super::ports::PortSet;
-use super::record::{Configured, Ev, EvPool, EvProfile, EvProfileConfig, ProfileState, Source};
+use super::record::{Configured, Ev, EvMode, EvPool, EvProfile, EvProfileConfig, ProfileState, Source};
 use std::collections::BTreeMap;
 
 /// Format profiles at most.
@@ -225,7 +226,9 @@ impl EvProfiles {
     /// No such profile; it is in INIT or of another mode; `current` is not listed; `new` does not fit; or, ONLINE, a port of the profile
     /// would be left without an EV.
     pub fn replace(&mut self, id: u64, current: u32, new: Ev, copies: Copies) -> Result<u32, EvProfileError> {
-        let online = self.profile(id)?.state() == ProfileState::Online;
+        let profile = self.profile(id)?;
+        let every_port = profile.config().is_some_and(|config| config.every_port);
+        let online = every_port && profile.state() == ProfileState::Online;
         self.edit(id, "replacing an EV", |list, format, ports| {
             if online && list.would_idle(current, new, copies) {
                 let port = list.find(current).map_or(0, |ev| ev.port);
@@ -233,6 +236,84 @@ impl EvProfiles {
             }
             list.replace(current, new, copies, format, ports)
         })
+    }
+
+    /// Fills slots of an EXPLICIT profile that have no EV yet with `new`: the first, or all of them. It tells how many.
+    ///
+    /// # Errors
+    /// No such profile; it is in INIT or of another mode; every slot has an EV; or `new` does not fit.
+    pub fn fill(&mut self, id: u64, new: Ev, copies: Copies) -> Result<u32, EvProfileError> {
+        self.edit(id, "listing EVs", |list, format, ports| {
+            let count = if copies == Copies::One { 1 } else { list.unpopulated().max(1) };
+            list.populate(&vec![new; count as usize], format, ports).map(|()| count)
+        })
+    }
+
+    /// Lists the EVs of an EXPLICIT profile anew, OFFLINE or ONLINE: all of `evs` in place of those that it has, or none where one is refused.
+    ///
+    /// # Errors
+    /// As [`EvProfiles::populate`].
+    pub fn rewrite(&mut self, id: u64, evs: &[Ev]) -> Result<(), EvProfileError> {
+        self.edit(id, "listing EVs", |list, format, ports| {
+            let mut anew = list.emptied();
+            anew.populate(evs, format, ports)?;
+            *list = anew;
+            Ok(())
+        })
+    }
+
+    /// Draws the EVs of a GENERATED profile from other fields, OFFLINE or ONLINE.
+    ///
+    /// # Errors
+    /// No such profile; it is in INIT or of another mode; or the fields are refused, or allow fewer EVs than the profile has.
+    pub fn redraw(&mut self, id: u64, fields: &[EvField]) -> Result<(), EvProfileError> {
+        let name = ProfileName::Ev(id);
+        let profile = self.profile(id)?;
+        let allowed = [ProfileState::Offline, ProfileState::Online];
+        require(name, profile.state(), &allowed, "drawing EVs", OFFLINE)?;
+        let (Some(Configured { config, .. }), Some(format)) = (&profile.configured, self.format_of(profile)) else {
+            return Err(argument(name, ArgumentError::NotGenerated));
+        };
+        let mut config = config.clone();
+        let EvMode::Generated { fields: of_mode, .. } = &mut config.mode else {
+            return Err(argument(name, ArgumentError::NotGenerated));
+        };
+        *of_mode = fields.to_vec();
+        let anew = Configured::new(config, Some(format), self.ports).map_err(|error| argument(name, error))?;
+        let online = profile.state() == ProfileState::Online;
+        self.profile_mut(id)?.configured = Some(Configured { online, ..anew });
+        Ok(())
+    }
+
+    /// Sets how many EVs of a profile stay in use, OFFLINE.
+    ///
+    /// # Errors
+    /// No such profile, another state, or more than there are.
+    pub fn set_min_active(&mut self, id: u64, min_active: u32) -> Result<(), EvProfileError> {
+        let name = ProfileName::Ev(id);
+        let profile = self.profile_mut(id)?;
+        require(name, profile.state(), &[ProfileState::Offline], "setting min_active", OFFLINE)?;
+        if let Some(configured) = &mut profile.configured {
+            configured.check_min_active(min_active).map_err(|error| argument(name, error))?;
+            configured.config.min_active = min_active;
+        }
+        Ok(())
+    }
+
+    /// Takes back what was done to a profile since it was `before`, with as many QPs.
+    ///
+    /// # Errors
+    /// No such profile.
+    pub fn take_back(&mut self, id: u64, before: EvProfile) -> Result<(), EvProfileError> {
+        let profile = self.profile_mut(id)?;
+        profile.configured = before.configured;
+        Ok(())
+    }
+
+    /// The format of an EV profile's; none in INIT and for AUTO.
+    #[must_use]
+    pub fn format_of(&self, profile: &EvProfile) -> Option<&EvFormat> {
+        self.formats.get(&profile.config()?.mode.format()?)?.format.as_ref()
     }
 
     /// Takes an EV profile from OFFLINE to ONLINE.

@@ -21,12 +21,12 @@ fn table() -> EvProfiles {
 fn generated(count: u32, ports: u8) -> EvProfileConfig {
     let fields = vec![EvField::generated(8), EvField { max: 15, mask: 15, ..EvField::generated(8) }];
     let mode = EvMode::Generated { format: FORMAT, count, fields, seed: 7 };
-    EvProfileConfig { mode, min_active: 1, ports: PortSet::first(ports) }
+    EvProfileConfig { mode, min_active: 1, ports: PortSet::first(ports), every_port: true }
 }
 
 fn explicit(count: u32, ports: u8) -> EvProfileConfig {
     let mode = EvMode::Explicit { format: FORMAT, count };
-    EvProfileConfig { mode, min_active: 1, ports: PortSet::first(ports) }
+    EvProfileConfig { mode, min_active: 1, ports: PortSet::first(ports), every_port: true }
 }
 
 /// An EV that the format of [`table`] takes.
