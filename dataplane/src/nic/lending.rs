@@ -77,11 +77,11 @@ impl Nic {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ends, nic};
+    use super::super::tests::{acknowledge, nic};
     use super::super::{CompletionEntry, NicParams, QpState, Qpn, Region, Status, WriteRequest};
     use super::*;
     use crate::memory::{Access, Buffer, Domain, Keys};
-    use crate::wire::{Addressing, Aeth, Bth, Ext, Marks, Opcode, Packet, Rules, Syndrome, Template, UDP_PORT, parse};
+    use crate::wire::{Packet, Rules, parse};
     use std::sync::Arc;
 
     /// A driver that keeps its frames, with what they refer to.
@@ -167,27 +167,6 @@ mod tests {
         let frames = nic.transmit(Ns(now), keeper);
         nic.sent(Ns(now), PortId(0), frames);
         frames
-    }
-
-    /// The peer acknowledges everything up to a PSN, and messages up to a number.
-    fn acknowledge(nic: &mut Nic, qpn: Qpn, now: u64, psn: u32, msn: u32) {
-        let [local, remote] = ends();
-        let addressing = Addressing {
-            source_mac: remote.mac,
-            destination_mac: local.mac,
-            vlan: None,
-            source: remote.ip,
-            destination: local.ip,
-            hop_limit: 64,
-            udp_port: UDP_PORT,
-        };
-        let template = Template::new(&addressing).unwrap();
-        let ext = Ext::Ack(Aeth { syndrome: Syndrome::Ack as u8, msn });
-        let mut frame = vec![0; template.frame_len(ext.len(), 0)];
-        let marks = Marks { ev: 300, dscp: nic.params().dscp.control, ecn: 0 };
-        let at = template.write_headers(&mut frame, marks, &Bth::new(Opcode::Ack, qpn.get(), psn), &ext, 0).unwrap();
-        assert!(template.seal(&mut frame, at, 0));
-        nic.receive(Ns(now), PortId(0), &frame.as_slice()).unwrap();
     }
 
     fn ended(nic: &mut Nic) -> Vec<(u64, Status)> {

@@ -29,6 +29,7 @@ mod profile_evs;
 mod qp;
 mod receive;
 mod reply;
+mod rest;
 mod rotations;
 mod sample;
 mod slow;
@@ -70,7 +71,7 @@ use crate::Ns;
 use crate::congestion::Window;
 use crate::memory::{Key, LoanId, Loans, Region, Table};
 use crate::path::PortMask;
-use crate::transport::{Fault, Loss, Observer, Wheel};
+use crate::transport::{Fault, Loss, Observer, Rooms, Wheel};
 use crate::wire::Rules;
 use core::net::IpAddr;
 use destination::Destination;
@@ -167,6 +168,10 @@ pub struct Nic {
     holding: Vec<u32>,
     /// Payload is wanted back that frames before a port may hold.
     recall: bool,
+    /// Memory for busy QPs.
+    rooms: Rooms,
+    /// Slots of QPs that had something to send and have nothing any more, in the order in which they rest.
+    resting: VecDeque<u32>,
     wheel: Wheel,
     /// Replies that wait for the port.
     control: VecDeque<Reply>,
@@ -217,6 +222,7 @@ struct Outcome<'a> {
     events: &'a mut Events,
     stats: &'a Stats,
     loans: &'a mut Loans,
+    rooms: &'a mut Rooms,
     recall: &'a mut bool,
     /// Packets of the QP whose timers ran out, by this.
     timeouts: u64,
@@ -307,6 +313,8 @@ impl Nic {
             loans: Loans::default(),
             holding: Vec::new(),
             recall: false,
+            rooms: Rooms::default(),
+            resting: VecDeque::new(),
             wheel: Wheel::new(),
             control: VecDeque::with_capacity(CONTROL_QUEUE_MAX),
             owing: VecDeque::new(),
@@ -430,6 +438,7 @@ impl Nic {
             events: &mut self.events,
             stats: &self.stats,
             loans: &mut self.loans,
+            rooms: &mut self.rooms,
             recall: &mut self.recall,
             timeouts: 0,
             tap: Witness::of(&mut self.tap, qp),
@@ -468,7 +477,7 @@ impl Nic {
             }
         }
         let first = qp.requester.pending() == 0;
-        qp.requester.post(request)?;
+        qp.requester.post(request, outcome.rooms)?;
         outcome.tap.tell(now, posted(request));
         if first {
             self.watch(now, slot);
@@ -505,6 +514,7 @@ impl Nic {
     fn refresh(&mut self, slot: usize) {
         self.arm(slot);
         self.wake(slot);
+        self.rest(slot);
     }
 
     /// Calls the wheel for the QP's timers, where they are due before it would call anyway.
@@ -576,6 +586,7 @@ impl Nic {
                 _ => self.on_requester_time(now, slot),
             }
         }
+        self.clear_rooms(now);
     }
 
     fn on_requester_time(&mut self, now: Ns, slot: usize) {

@@ -310,6 +310,10 @@ pub(super) struct Qp {
     pub(super) in_resend: bool,
     /// In the group's list of QPs with something new to send.
     pub(super) in_fresh: bool,
+    /// In the engine's list of QPs that rest.
+    pub(super) rests: bool,
+    /// When its last request ended.
+    pub(super) idle_since: Ns,
     /// In the engine's list of QPs that owe a SACK.
     pub(super) in_owing: bool,
     /// The packet that the owed SACK is for.

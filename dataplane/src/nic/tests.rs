@@ -4,7 +4,9 @@ use super::*;
 use crate::memory::{Access, Buffer, Domain, Keys};
 use crate::transport::Advertised;
 use crate::transport::Psn;
-use crate::wire::{Addressing, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Template, WriteHeaders};
+use crate::wire::{
+    Addressing, Aeth, Bth, Ext, MacAddr, Marks, Meth, Opcode, Reth, Syndrome, Template, UDP_PORT, WriteHeaders,
+};
 use core::net::Ipv4Addr;
 
 pub(super) fn ends() -> [Endpoint; 2] {
@@ -62,6 +64,47 @@ fn empty_write(qpn: Qpn, psn: u32) -> Vec<u8> {
     let at = template.write_headers(&mut frame, Marks { ev: 300, dscp: 4, ecn: 2 }, &bth, &ext, 0).unwrap();
     assert!(template.seal(&mut frame, at, 0));
     frame
+}
+
+/// The peer acknowledges everything up to a PSN, and messages up to a number.
+pub(super) fn acknowledge(nic: &mut Nic, qpn: Qpn, now: u64, psn: u32, msn: u32) {
+    let [local, remote] = ends();
+    let addressing = Addressing {
+        source_mac: remote.mac,
+        destination_mac: local.mac,
+        vlan: None,
+        source: remote.ip,
+        destination: local.ip,
+        hop_limit: 64,
+        udp_port: UDP_PORT,
+    };
+    let template = Template::new(&addressing).unwrap();
+    let ext = Ext::Ack(Aeth { syndrome: Syndrome::Ack as u8, msn });
+    let mut frame = vec![0; template.frame_len(ext.len(), 0)];
+    let marks = Marks { ev: 300, dscp: nic.params().dscp.control, ecn: 0 };
+    let at = template.write_headers(&mut frame, marks, &Bth::new(Opcode::Ack, qpn.get(), psn), &ext, 0).unwrap();
+    assert!(template.seal(&mut frame, at, 0));
+    nic.receive(Ns(now), PortId(0), &frame.as_slice()).unwrap();
+}
+
+/// Sends an empty Write on a QP as its packet `psn`, and has it acknowledged.
+pub(super) fn send_empty(nic: &mut Nic, now: Ns, qpn: Qpn, psn: u32) {
+    let key = crate::memory::Key(0);
+    let request = WriteRequest {
+        wr_id: psn.into(),
+        local_key: key,
+        local_va: 0,
+        remote_key: key,
+        remote_va: 0,
+        len: 0,
+        immediate: None,
+        signaled: true,
+    };
+    nic.post_write(qpn, &request).unwrap();
+    let frames = nic.transmit(now, &mut Sink(Vec::new()));
+    nic.sent(now, PortId(0), frames);
+    acknowledge(nic, qpn, now.0, psn, psn);
+    assert_eq!(nic.poll().map(|entry| entry.completion.status), Some(Status::Success));
 }
 
 struct Sink(Vec<u8>);

@@ -4,7 +4,7 @@ use super::Psn;
 use bitvec::{boxed::BitBox, order::Lsb0, vec::BitVec};
 
 /// One bit for each PSN of a window, in a ring whose size is a power of two. Single bits and words of 64 are reached over the raw words
-/// of the bit vector, since both are on the path of every packet.
+/// of the bit vector, since both are on the path of every packet. It takes memory from the first bit on that is set.
 #[derive(Clone)]
 pub struct PsnBits {
     ring: BitBox<u64, Lsb0>,
@@ -16,7 +16,17 @@ impl PsnBits {
     #[must_use]
     pub fn new(window: u32) -> PsnBits {
         let bits = (window.max(1) as usize).next_power_of_two().max(64);
-        PsnBits { ring: BitVec::repeat(false, bits).into_boxed_bitslice(), mask: bits - 1 }
+        PsnBits { ring: BitBox::default(), mask: bits - 1 }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.ring = BitVec::repeat(false, self.mask + 1).into_boxed_bitslice();
+    }
+
+    #[inline]
+    fn at(&self, word: usize) -> u64 {
+        self.ring.as_raw_slice().get(word).copied().unwrap_or(0)
     }
 
     /// PSNs that the ring holds.
@@ -36,13 +46,16 @@ impl PsnBits {
     #[must_use]
     pub fn get(&self, psn: Psn) -> bool {
         let (word, bit) = self.place(psn);
-        self.ring.as_raw_slice()[word] & bit != 0
+        self.at(word) & bit != 0
     }
 
     /// Sets the bit of `psn`.
     #[inline]
     pub fn set(&mut self, psn: Psn) {
         let (word, bit) = self.place(psn);
+        if self.ring.is_empty() {
+            self.grow();
+        }
         self.ring.as_raw_mut_slice()[word] |= bit;
     }
 
@@ -50,21 +63,22 @@ impl PsnBits {
     #[inline]
     pub fn clear(&mut self, psn: Psn) {
         let (word, bit) = self.place(psn);
-        self.ring.as_raw_mut_slice()[word] &= !bit;
+        if let Some(word) = self.ring.as_raw_mut_slice().get_mut(word) {
+            *word &= !bit;
+        }
     }
 
     /// The bits of the 64 PSNs from `psn` on, the first as bit 0.
     #[inline]
     #[must_use]
     pub fn word(&self, psn: Psn) -> u64 {
-        let words = self.ring.as_raw_slice();
         let bit = psn.get() as usize & self.mask;
         let (at, shift) = (bit / 64, bit % 64);
-        let low = words[at] >> shift;
+        let low = self.at(at) >> shift;
         if shift == 0 {
             return low;
         }
-        low | words[(at + 1) & (words.len() - 1)] << (64 - shift)
+        low | self.at((at + 1) & (self.mask / 64)) << (64 - shift)
     }
 
     /// Clears the bits of `count` (at most 64) PSNs from `psn` on.
@@ -74,6 +88,9 @@ impl PsnBits {
         let bit = psn.get() as usize & self.mask;
         let (at, shift) = (bit / 64, bit % 64);
         let words = self.ring.as_raw_mut_slice();
+        if words.is_empty() {
+            return;
+        }
         words[at] &= !(mask << shift);
         if shift != 0 {
             let next = (at + 1) & (words.len() - 1);

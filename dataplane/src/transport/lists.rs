@@ -2,10 +2,19 @@
 
 const NIL: u16 = u16::MAX;
 
+/// The neighbours of a slot in its list.
 #[derive(Clone, Copy)]
-struct Link {
+pub(super) struct Link {
     prev: u16,
     next: u16,
+}
+
+impl Link {
+    /// Of `slots` (at most 32,768) slots that are in no list.
+    pub(super) fn none(slots: usize) -> Box<[Link]> {
+        assert!(slots <= 1 << 15, "slot numbers take 15 bits");
+        vec![Link { prev: NIL, next: NIL }; slots].into_boxed_slice()
+    }
 }
 
 /// `N` lists over the slots of one window. A slot is in one of them at most; which one is the caller's to know.
@@ -18,16 +27,22 @@ pub(super) struct Lists<const N: usize> {
 }
 
 impl<const N: usize> Lists<N> {
-    /// Empty lists over `slots` (at most 32,768) slots.
-    pub(super) fn new(slots: usize) -> Lists<N> {
+    /// Empty lists over no slot, until they get links.
+    pub(super) fn new() -> Lists<N> {
         const { assert!(N <= 32) };
-        assert!(slots <= 1 << 15, "slot numbers take 15 bits");
-        Lists {
-            links: vec![Link { prev: NIL, next: NIL }; slots].into_boxed_slice(),
-            heads: [NIL; N],
-            tails: [NIL; N],
-            occupied: 0,
-        }
+        Lists { links: Box::default(), heads: [NIL; N], tails: [NIL; N], occupied: 0 }
+    }
+
+    /// Gives empty lists links for their slots.
+    pub(super) fn set_links(&mut self, links: Box<[Link]>) {
+        debug_assert_eq!(self.occupied, 0);
+        self.links = links;
+    }
+
+    /// Takes the links of empty lists away.
+    pub(super) fn take_links(&mut self) -> Box<[Link]> {
+        debug_assert_eq!(self.occupied, 0);
+        core::mem::take(&mut self.links)
     }
 
     #[inline]

@@ -17,7 +17,7 @@ pub use params::{
 };
 pub use psn::{PSN_SPACE, Psn};
 pub use requester::{
-    Advertised, Again, Completion, Fault, Loss, Observer, Operation, Outgoing, PostError, Requester, SackReport,
+    Advertised, Again, Completion, Fault, Loss, Observer, Operation, Outgoing, PostError, Requester, Rooms, SackReport,
     Status, WriteRequest, reflected_rtt,
 };
 pub use responder::{Arrival, Due, Immediate, MPR_UNIT, Responder, SackOrigin, Standing};

@@ -7,11 +7,13 @@
 mod acknowledge;
 mod loss;
 mod message;
+mod room;
 #[cfg(test)]
 mod tests;
 
 pub use acknowledge::{SackReport, reflected_rtt};
 pub use message::{Completion, Operation, PostError, Status, WriteRequest};
+pub use room::Rooms;
 
 use super::lists::Lists;
 use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
@@ -209,7 +211,10 @@ pub struct Requester {
     reported: Psn,
     /// First transmissions below are judged for gaps already.
     judged: Psn,
+    /// One for each PSN of the window; none while it has no room.
     slots: Box<[Slot]>,
+    /// One less than their number.
+    mask: usize,
     /// 1: sent and not acknowledged.
     unacked: PsnBits,
     /// 1: to be sent again.
@@ -271,15 +276,16 @@ impl Requester {
             next: first,
             reported: first.plus(-1),
             judged: first,
-            slots: vec![EMPTY; slots].into_boxed_slice(),
+            slots: Box::default(),
+            mask: slots - 1,
             unacked: PsnBits::new(params.max_psn_range),
             lost: PsnBits::new(params.max_psn_range),
             lost_count: 0,
             lost_from: first,
             barrier: None,
-            timers: Lists::new(slots),
-            resent: Lists::new(slots),
-            messages: VecDeque::with_capacity(depth),
+            timers: Lists::new(),
+            resent: Lists::new(),
+            messages: VecDeque::new(),
             front: 0,
             cutting: 0,
             next_message_psn: first,
@@ -321,7 +327,7 @@ impl Requester {
 
     #[inline]
     fn index(&self, psn: Psn) -> usize {
-        psn.get() as usize & (self.slots.len() - 1)
+        psn.get() as usize & self.mask
     }
 
     #[inline]
@@ -374,17 +380,18 @@ impl Requester {
         self.messages.len()
     }
 
-    /// Puts a Write on the send queue.
+    /// Puts a Write on the send queue, in one of `rooms` where it has none.
     ///
     /// # Errors
     /// [`PostError::QueueFull`], [`PostError::TooLong`].
-    pub fn post(&mut self, request: &WriteRequest) -> Result<(), PostError> {
+    pub fn post(&mut self, request: &WriteRequest, rooms: &mut Rooms) -> Result<(), PostError> {
         if self.messages.len() >= self.depth {
             return Err(PostError::QueueFull(self.depth));
         }
         if request.len > MESSAGE_MAX {
             return Err(PostError::TooLong(request.len));
         }
+        self.enter(rooms);
         let packets = self.params.packets(request.len);
         if request.immediate.is_some() {
             self.last_rqmsn = self.last_rqmsn.wrapping_add(1);

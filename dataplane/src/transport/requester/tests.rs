@@ -34,7 +34,7 @@ fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
         immediate: None,
         signaled: true,
     };
-    requester.post(&request).unwrap();
+    requester.post(&request, &mut Rooms::default()).unwrap();
     for begun in [0, (1 << 23) - 1, 1 << 23, (1 << 24) - 1, 1 << 24, len - 2] {
         // As if all before had been sent and acknowledged.
         let next = requester.messages[0].first.plus(begun as i32);

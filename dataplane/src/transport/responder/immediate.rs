@@ -26,8 +26,10 @@ struct Early {
 /// whole, so one that came before is kept.
 #[derive(Clone)]
 pub(super) struct Immediates {
-    /// By number; as many places as the responder advertises, or more.
+    /// By number; as many places as the responder advertises, or more. None before the first comes.
     early: Box<[Option<Early>]>,
+    /// One less than the places.
+    mask: usize,
     held: u32,
     limit: u16,
     /// Number of the last that completed.
@@ -42,11 +44,12 @@ impl Immediates {
         let limit = limit.clamp(1, crate::transport::WRITE_IMM_MAX);
         let places = limit.next_power_of_two() as usize;
         Immediates {
-            early: vec![None; places].into_boxed_slice(),
+            early: Box::default(),
+            mask: places - 1,
             held: 0,
             limit: limit as u16,
             completed: 0,
-            receives: VecDeque::with_capacity(depth),
+            receives: VecDeque::new(),
             depth,
         }
     }
@@ -70,8 +73,10 @@ impl Immediates {
     }
 
     fn place(&mut self, rqmsn: u16) -> &mut Option<Early> {
-        let at = usize::from(rqmsn) & (self.early.len() - 1);
-        &mut self.early[at]
+        if self.early.is_empty() {
+            self.early = vec![None; self.mask + 1].into_boxed_slice();
+        }
+        &mut self.early[usize::from(rqmsn) & self.mask]
     }
 
     /// May a Write with Immediate of this number arrive now?
@@ -83,7 +88,7 @@ impl Immediates {
         if ahead > self.limit as i16 {
             return Err(Syndrome::WriteImmLimit);
         }
-        let used = self.early[usize::from(rqmsn) & (self.early.len() - 1)].is_some();
+        let used = self.early.get(usize::from(rqmsn) & self.mask).is_some_and(Option::is_some);
         if ahead <= 0 || used { Err(Syndrome::InvalidRequest) } else { Ok(()) }
     }
 

@@ -1,0 +1,91 @@
+//! QPs that have nothing to send any more give the memory for it back, once they have rested.
+
+use super::Nic;
+use crate::Ns;
+use crate::time::MS;
+
+/// A QP that posts again within this time, in ns, finds its room where it left it.
+const REST_NS: u64 = 10 * MS;
+
+impl Nic {
+    /// A QP that has become idle begins to rest.
+    #[inline]
+    pub(super) fn rest(&mut self, slot: usize) {
+        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
+        if !qp.requester.is_idle() || !qp.requester.has_room() {
+            return;
+        }
+        // Timers come by while it rests.
+        if !core::mem::replace(&mut qp.rests, true) {
+            self.resting.push_back(slot as u32);
+            qp.idle_since = self.clock;
+        } else if qp.idle_since < qp.busy_since {
+            qp.idle_since = self.clock;
+        }
+    }
+
+    /// Takes the room of a QP that has rested. One is looked at in a turn: there is no hurry.
+    #[inline]
+    pub(super) fn clear_rooms(&mut self, now: Ns) {
+        let Some(&slot) = self.resting.front() else { return };
+        let Some(qp) = self.qps.get_mut(slot as usize).and_then(|entry| entry.as_deref_mut()).filter(|qp| qp.rests)
+        else {
+            self.resting.pop_front();
+            return;
+        };
+        let is_idle = qp.requester.is_idle();
+        if is_idle && now.since(qp.idle_since) < REST_NS {
+            // Those behind may rest for longer: this one has been busy in between.
+            self.resting.rotate_left(1);
+            return;
+        }
+        if is_idle {
+            qp.requester.leave(&mut self.rooms);
+        }
+        qp.rests = false;
+        self.resting.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{nic, send_empty};
+    use super::super::{NicParams, PostError, WriteRequest};
+    use super::*;
+    use crate::memory::Key;
+
+    #[test]
+    fn an_idle_qp_has_no_room_and_a_busy_one_keeps_its_own() {
+        let (mut nic, qpns) = nic(NicParams::default(), 3);
+        let has_room = |nic: &Nic, n: usize| nic.qp(qpns[n]).unwrap().requester.has_room();
+        assert!((0..3).all(|n| !has_room(&nic, n)), "none before its first request");
+        nic.on_time(Ns(0));
+        send_empty(&mut nic, Ns(0), qpns[0], 0);
+        send_empty(&mut nic, Ns(0), qpns[1], 0);
+        assert!(has_room(&nic, 0) && has_room(&nic, 1) && !has_room(&nic, 2));
+        nic.on_time(Ns(5 * MS));
+        send_empty(&mut nic, Ns(5 * MS), qpns[1], 1);
+        for turn in 0..4 {
+            nic.on_time(Ns(10 * MS + turn));
+        }
+        assert!(!has_room(&nic, 0) && has_room(&nic, 1), "ten milliseconds after its last");
+        // A request that waits needs its room, however long that takes.
+        let request = WriteRequest {
+            wr_id: 1,
+            local_key: Key(0),
+            local_va: 0,
+            remote_key: Key(0),
+            remote_va: 0,
+            len: 0,
+            immediate: None,
+            signaled: true,
+        };
+        nic.post_write(qpns[2], &request).unwrap();
+        for turn in 0..8 {
+            nic.on_time(Ns(15 * MS + turn));
+        }
+        assert!(!has_room(&nic, 1) && has_room(&nic, 2));
+        assert_eq!(nic.post_write(qpns[0], &request), Ok(()));
+        assert!(nic.resting.is_empty() && nic.post_write(qpns[0], &request) != Err(PostError::NotReady));
+    }
+}
