@@ -12,10 +12,11 @@ mod workers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::dpdk::{Batch, Eal, EalOptions, Memory, Port, PortConfig, Queue};
-use dataplane::memory::Extent;
+use dataplane::memory::{Access, Buffer, Domain, Extent, Key, Keys, Loans, Region, Table};
 use dataplane::nic::RxFrame;
 
 /// Runs `test` in a process where nothing else runs. `name` is the test's full name.
@@ -81,6 +82,42 @@ fn put(queue: &mut Queue, frame: &[u8]) -> bool {
     }
     queue.tx.commit();
     true
+}
+
+/// Memory from which pieces are lent, and what became of the loans.
+struct Lender {
+    table: Table,
+    loans: Loans,
+    key: Key,
+    memory: Arc<Buffer>,
+}
+
+impl Lender {
+    fn new(bytes: &[u8]) -> Lender {
+        let (key, memory) = (Keys::default().allocate().expect("the first key"), Buffer::new(bytes.len()));
+        memory.write(0, bytes).expect("as many bytes");
+        let mut table = Table::default();
+        let access = Access::default();
+        table.insert(key, Region { domain: Domain(0), access, iova: 0, memory: Arc::clone(&memory) });
+        Lender { table, loans: Loans::new(), key, memory }
+    }
+
+    /// Puts a frame of three parts in the queue's burst, of which the second is lent.
+    fn put(&mut self, queue: &mut Queue, head: &[u8], len: usize, tail: &[u8]) -> bool {
+        let range = self.table.local(Domain(0), self.key, 0, len).expect("within the region");
+        let id = self.loans.take(self.key, &self.memory).expect("a loan");
+        let piece = self.loans.lend(id, &range).expect("a piece");
+        self.loans.abandon(id);
+        let Some((before, behind)) = queue.tx.slot_around(head.len(), piece, tail.len()) else { return false };
+        before.copy_from_slice(head);
+        behind.copy_from_slice(tail);
+        queue.tx.commit();
+        true
+    }
+
+    fn is_out(&mut self) -> bool {
+        self.loans.uses(self.key)
+    }
 }
 
 /// All bytes of a received frame, by way of its body.

@@ -3,7 +3,7 @@
 use dataplane::dpdk::{Port, PortConfig};
 use dataplane::nic::TxBurst;
 
-use crate::{bytes, drain, eal, live, pattern, put, receive, small};
+use crate::{Lender, bytes, drain, eal, live, pattern, put, receive, small};
 
 live! {
     fn a_ring_pair_carries_frames_of_every_size_both_ways_and_counts_them() {
@@ -30,6 +30,33 @@ live! {
         assert!(put(&mut qa, &pattern(1, 100)));
         assert_eq!(qa.tx.slot(a.max_frame() + 1).map(|slot| slot.len()), None);
         assert_eq!(qa.tx.too_long(), 1);
+    }
+
+    fn a_frame_around_a_piece_of_memory_is_one_frame_and_the_piece_is_back_when_that_is_freed() {
+        let eal = eal();
+        let (mut a, mut b) = Port::ring_pair(&eal, 64, &small()).expect("a pair");
+        let mut qa = a.take_queue(0).expect("first queue");
+        let mut qb = b.take_queue(0).expect("first queue");
+        assert!(qa.tx.takes_pieces());
+        let frame = pattern(3, 4_000);
+        let mut lender = Lender::new(&frame[266..]);
+        // More than there are mbufs for, over time.
+        for _ in 0..200 {
+            for len in [1, 1_000, 3_730] {
+                assert!(lender.put(&mut qa, &frame[..266], len, &frame[266 + len..][..4]));
+            }
+            assert!(put(&mut qa, &pattern(4, 100)));
+            assert_eq!(drain(&mut qa), 4);
+            assert!(lender.is_out());
+            let wanted = [frame[..271].to_vec(), frame[..1_270].to_vec(), frame.clone(), pattern(4, 100)];
+            assert_eq!(receive(&mut qb, 4, |_| true), wanted);
+            assert!(qb.rx.burst().is_empty() && !lender.is_out());
+        }
+        assert!(!lender.put(&mut qa, &[0; 321], 100, &[0; 4]), "no room before it");
+        assert!(!lender.put(&mut qa, &[0; 320], 3_734, &[0; 320 + 4]) && !lender.is_out());
+        assert!(lender.put(&mut qa, &frame[..266], 100, &frame[..4]) && lender.is_out());
+        drop(qa);
+        assert!(!lender.is_out(), "what was never sent is freed with its queue");
     }
 
     fn queues_of_a_pair_are_joined_one_by_one() {

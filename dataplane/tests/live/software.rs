@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dataplane::dpdk::{Error, Port, PortConfig, PortSpec, Queue};
 use dataplane::nic::RxFrame;
 
-use crate::{bytes, drain, eal, is_pattern, is_root, live, open, pattern, put, receive, scratch, small};
+use crate::{Lender, bytes, drain, eal, is_pattern, is_root, live, open, pattern, put, receive, scratch, small};
 
 const LENS: [usize; 6] = [60, 74, 256, 1_514, 4_174, 4_230];
 
@@ -207,6 +207,31 @@ live! {
         }
         assert_eq!(drain(&mut qc), frames.len());
         assert_eq!(receive(&mut qs, frames.len(), |_| true), frames);
+    }
+
+    fn what_waits_for_a_port_gets_a_copy_of_its_piece_when_that_is_wanted_back() {
+        let eal = eal();
+        let socket = format!("@mrcnic-test-{}", std::process::id());
+        let mut server = open(&eal, &format!("net_memif0,role=server,socket={socket}"), &small());
+        let mut qs = server.take_queue(0).expect("a queue");
+        let frame = pattern(5, 4_000);
+        let mut lender = Lender::new(&frame[266..]);
+        for _ in 0..3 {
+            assert!(lender.put(&mut qs, &frame[..266], 3_730, &frame[3_996..]) && put(&mut qs, &pattern(6, 80)));
+        }
+        assert_eq!((qs.tx.flush(), lender.is_out()), (0, true));
+        qs.tx.copy_pieces();
+        assert!(!lender.is_out());
+        lender.memory.write(0, &[0; 3_734]).expect("as many bytes");
+        // And one that is read where it lies, once the peer is there.
+        let mut other = Lender::new(&frame[266..]);
+        assert!(other.put(&mut qs, &frame[..266], 3_730, &frame[3_996..]));
+        let mut client = open(&eal, &format!("net_memif1,role=client,socket={socket}"), &small());
+        let mut qc = client.take_queue(0).expect("a queue");
+        let small_one = pattern(6, 80);
+        let wanted = [&frame, &small_one, &frame, &small_one, &frame, &small_one, &frame].map(Clone::clone);
+        assert_eq!(exchange(&mut qs, &mut qc, 7), wanted);
+        assert!(!other.is_out());
     }
 
     fn a_memif_goes_on_when_its_peer_comes_late_and_leaves_and_comes_back() {
