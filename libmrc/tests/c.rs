@@ -30,7 +30,7 @@ fn built() -> &'static Path {
         let dir = tempfile::tempdir().unwrap();
         std::fs::copy(library(), dir.path().join("lib_mrc.so")).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for program in ["program", "control", "pair", "controller", "evs"] {
+        for program in ["program", "control", "pair", "controller", "evs", "killed"] {
             let output = run(Command::new("cc")
                 .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
                 .arg(root.join("include"))
@@ -263,28 +263,66 @@ fn failures_are_told_by_completions_and_events() {
     part("events");
 }
 
+/// A file for a NIC over shared memory, of the process in this role: number 1 or 2.
+fn file(dir: &Path, role: &str, own: u8) -> PathBuf {
+    let (file, other) = (dir.join(format!("{role}.toml")), 3 - own);
+    let text = format!(
+        "[device]\nip = \"10.0.0.{own}\"\nmac = \"02:00:00:00:00:0{own}\"\n\n[[device.port]]\n\
+         device = \"net_memif0,role={role},socket={}\"\n\n[[device.neighbour]]\nip = \"10.0.0.{other}\"\n\
+         mac = [\"02:00:00:00:00:0{other}\"]\n",
+        dir.join("memif").display()
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
 #[test]
 fn two_processes_with_a_file_each_write_to_each_other_over_memif() {
     let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("memif");
     let meet = dir.path().join("meet");
-    let ends = [("server", 1, 2), ("client", 2, 1)].map(|(role, own, other)| {
-        let file = dir.path().join(format!("{role}.toml"));
-        let text = format!(
-            "[device]\nip = \"10.0.0.{own}\"\nmac = \"02:00:00:00:00:0{own}\"\n\n[[device.port]]\n\
-             device = \"net_memif0,role={role},socket={}\"\n\n[[device.neighbour]]\nip = \"10.0.0.{other}\"\n\
-             mac = [\"02:00:00:00:00:0{other}\"]\n",
-            socket.display()
-        );
-        std::fs::write(&file, text).unwrap();
+    let ends = [("server", 1), ("client", 2)].map(|(role, own)| {
         let mut command = Command::new(built().join("pair"));
-        command.arg(role).arg(&meet).env("MRCNIC_CONFIG", file).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
+        command.arg(role).arg(&meet).env("MRCNIC_CONFIG", file(dir.path(), role, own));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     });
     for end in ends {
         let output = end.wait_with_output().unwrap();
         assert_eq!(said(&output), "11 sizes\n");
     }
+}
+
+/// Kills two peers of a program in the middle of a transfer, and has a third live; the program has the port in this role.
+fn outlived(roles: [&str; 2]) {
+    let dir = tempfile::tempdir().unwrap();
+    let meet = dir.path().join("meet");
+    let [survivor, peer] = [0, 1].map(|n| file(dir.path(), roles[n], n as u8 + 1));
+    let start = |part: &str, at: PathBuf, file: &Path| {
+        let mut command = Command::new(built().join("killed"));
+        command.arg(part).arg(at).env("MRCNIC_CONFIG", file).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let at = |n: u8| dir.path().join(format!("meet{n}"));
+    let mut survivor = start("survivor", meet, &survivor);
+    let mut told = BufReader::new(survivor.stdout.take().unwrap()).lines();
+    for (n, (part, outlived)) in [("taken", "a responder"), ("writes", "a requester")].into_iter().enumerate() {
+        let mut victim = start(part, at(n as u8 + 1), &peer);
+        assert_eq!(told.next().unwrap().unwrap(), "kill");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        assert_eq!(told.next().unwrap().unwrap(), outlived);
+    }
+    let mut lives = start("lives", at(3), &peer);
+    assert_eq!(told.next().unwrap().unwrap(), "one that lives");
+    assert!(lives.wait().unwrap().success() && survivor.wait().unwrap().success());
+}
+
+#[test]
+fn a_program_outlives_peers_that_are_killed_while_it_has_the_server_of_a_memif() {
+    outlived(["server", "client"]);
+}
+
+#[test]
+fn a_program_outlives_peers_that_are_killed_while_it_has_the_client_of_a_memif() {
+    outlived(["client", "server"]);
 }
 
 #[test]

@@ -71,9 +71,7 @@ impl<'a> PingPong<'a> {
             .map_err(|e| Error::Failure(format!("no room for a histogram: {e}")))?;
         let began = Instant::now();
         self.end.moved();
-        while self.sent < most
-            && !until.time().is_some_and(|time| began.elapsed() >= time)
-            && !self.line.is_interrupted()
+        while self.sent < most && until.time().is_none_or(|time| began.elapsed() < time) && !self.line.is_interrupted()
         {
             let n = self.sent;
             self.prepare(n);

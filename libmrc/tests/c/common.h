@@ -144,11 +144,13 @@ static inline int to_rtr(struct all *all, struct side *side, struct side *other)
     return mrc_modify_qp(side->qp, &attr, RTR_MASK, NULL, 0);
 }
 
-static inline int to_rts(struct side *side) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .sq_psn = 77};
+static inline int to_rts_from(struct side *side, uint32_t psn) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .sq_psn = psn};
     struct mrc_qp_attr mrc = {.timeout = 14, .retry = {.linear_cnt = 3, .exp_cnt = 2}};
     return mrc_modify_qp(side->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN, &mrc, MRC_QP_TIMEOUT | MRC_QP_RETRY_CNT);
 }
+
+static inline int to_rts(struct side *side) { return to_rts_from(side, 77); }
 
 static inline void to_send(struct all *all) {
     for (int n = 0; n < 2; n++) {

@@ -1,39 +1,6 @@
 /* Two processes, each with a NIC: the client writes into the server's memory, and tells it so by an immediate. They meet at a UNIX socket. */
 #include "common.h"
-#include <sys/socket.h>
-#include <sys/un.h>
-
-struct wire {
-    uint32_t qpn, rkey;
-    uint64_t address;
-    union ibv_gid gid;
-};
-
-static int meet(int server, const char *path) {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    CHECK(strlen(path) < sizeof at.sun_path);
-    strcpy(at.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK(fd >= 0);
-    if (server) {
-        CHECK(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0);
-        int other = accept(fd, NULL, NULL);
-        CHECK(other >= 0 && close(fd) == 0);
-        return other;
-    }
-    double end = seconds() + 20;
-    while (connect(fd, (struct sockaddr *)&at, sizeof at) != 0) {
-        CHECK(seconds() < end);
-        usleep(20000);
-    }
-    return fd;
-}
-
-static void tell(int fd, const void *what, size_t length) { CHECK(write(fd, what, length) == (ssize_t)length); }
-
-static void hear(int fd, void *what, size_t length) { CHECK(recv(fd, what, length, MSG_WAITALL) == (ssize_t)length); }
-
-static unsigned char pattern(size_t at, size_t size) { return (unsigned char)(at ^ (at >> 8) ^ size); }
+#include "meet.h"
 
 int main(int argc, char **argv) {
     CHECK(argc == 3);
