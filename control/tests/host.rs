@@ -5,6 +5,7 @@ use control::host::{
     AsyncEvent, CompletionQueue, Device, DeviceSpec, HostError, LifeState, MemoryRegion, QueuePair, ToInit, ToRtr,
     ToRts, WriteRequest,
 };
+use control::neighbour::{InterfaceAddress, NeighbourError};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Eal, EalOptions, Port, PortConfig};
 use dataplane::memory::{Access, Buffer, Key};
@@ -289,4 +290,33 @@ fn a_qp_that_is_bound_to_an_ev_profile_takes_its_values_and_keeps_it_online_unti
     qp.close();
     assert_eq!(operator.profiles("a", |profiles| profiles.offline(7)).unwrap(), Ok(()));
     assert!(operator.profiles("z", |_| ()).is_none(), "there is no such NIC");
+}
+
+#[test]
+fn who_does_not_answer_on_an_ethernet_is_named_with_its_port_and_so_is_what_else_is_in_the_way() {
+    let name = format!("mrct{}", std::process::id());
+    let ports = vec![format!("net_tap0,iface={name}").parse().unwrap()];
+    let own: InterfaceAddress = "10.9.0.1/24".parse().unwrap();
+    let device = Device::open(DeviceSpec { ports, neighbours: Some(own.into()), ..spec(1) }).unwrap();
+    assert!(device.has_neighbours());
+    // At once after it came up, when its control thread has hardly begun.
+    let error = device.reach(ip(1), &[]).unwrap_err();
+    assert!(matches!(error, NeighbourError::NoAnswer { .. }), "{error}");
+    let said = error.to_string();
+    for part in ["10.9.0.2", &format!("port 1 (net_tap0,iface={name})"), "three times"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(matches!(device.reach([10, 9, 1, 1].into(), &[]), Err(NeighbourError::OffLink { .. })));
+    assert_eq!(device.reach(own.ip, &[]).unwrap().macs(), [device.ports()[0].mac]);
+    let survey = device.operator().unwrap().survey(None, false, false).unwrap();
+    let counters = &survey.nics[0].neighbours.counters;
+    assert_eq!((counters["asked"], counters["unanswered"]), (3, 1));
+}
+
+#[test]
+fn a_device_that_is_joined_to_another_asks_for_nobody_and_says_so() {
+    let [a, _b] = pair(1, 64);
+    assert!(!a.device.has_neighbours());
+    let error = a.device.reach(ip(1), &[]).unwrap_err().to_string();
+    assert!(error.contains("10.9.0.2 is not asked for") && error.contains("no port on an Ethernet"), "{error}");
 }

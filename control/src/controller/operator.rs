@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// How long the control thread has for an answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
-/// How long it has to find a neighbour: as long as that may take, and an answer.
-const REACH: Duration = Duration::from_nanos(QUESTIONS as u64 * ANSWER_NS + 2_000_000_000);
+/// How long it has to find a neighbour: as long as a port may take to come into use, the questions, and an answer.
+const REACH: Duration = Duration::from_nanos(2 * QUESTIONS as u64 * ANSWER_NS + 2_000_000_000);
 
 /// A request, as it stands on the socket: `{"cmd":"ev_deny","nic":"a","ev":300}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -351,7 +351,7 @@ impl Operator {
     }
 
     /// The Ethernet addresses, one for each port, by which `ip` is reached from a NIC: asks for them where they are not known, which takes three
-    /// seconds at most. They are looked after until [`Operator::forget`]. `known` are addresses for ports on which nobody is asked.
+    /// seconds at most, and three more while no port is in use. They are looked after until [`Operator::forget`]. `known` are addresses for ports on which nobody is asked.
     ///
     /// # Errors
     /// [`NeighbourError`].

@@ -45,6 +45,13 @@ impl Vicinity {
         &self.neighbours
     }
 
+    /// Sees which ports are in use.
+    fn look_at_ports(&mut self, now: Ns, controller: &Controller) {
+        for (port, status) in (0..).map(PortId).zip(controller.ports()) {
+            self.neighbours.set_port(now, port, status.in_use());
+        }
+    }
+
     /// Asks for an address: `answer` gets it, and whoever has it releases it.
     pub(super) fn resolve(&mut self, now: Ns, ip: IpAddr, known: Vec<MacAddr>, answer: mpsc::Sender<Resolved>) {
         let token = self.neighbours.resolve(now, ip, known);
@@ -68,9 +75,7 @@ impl Vicinity {
 
     /// Hears what came, lets time pass, and passes on what is to be sent, and who was found.
     pub(super) fn turn(&mut self, now: Ns, name: &str, controller: &mut Controller) {
-        for (port, status) in (0..).map(PortId).zip(controller.ports()) {
-            self.neighbours.set_port(now, port, status.in_use());
-        }
+        self.look_at_ports(now, controller);
         for at in 0..self.rings.len() {
             for _ in 0..A_TURN {
                 let Some(frame) = self.rings[at].poll() else { break };

@@ -73,6 +73,12 @@ impl NeighbourSpec {
     }
 }
 
+impl From<InterfaceAddress> for NeighbourSpec {
+    fn from(address: InterfaceAddress) -> NeighbourSpec {
+        NeighbourSpec::new(address)
+    }
+}
+
 /// An Ethernet address that QPs are to send to from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
@@ -117,12 +123,23 @@ struct Waiting {
     known: Vec<MacAddr>,
 }
 
+/// Who waits for a port to come into use: a link may take its time.
+#[derive(Debug)]
+struct Pending {
+    token: u32,
+    ip: IpAddr,
+    known: Vec<MacAddr>,
+    until: Ns,
+}
+
 /// How asking for an address begins.
 enum Begun {
     /// It needs no asking.
     Known(Vec<MacAddr>),
     /// This one is asked.
     Asked(IpAddr),
+    /// No port is in use.
+    NoPort,
 }
 
 /// Answers that may go out, in a bucket that fills with time.
@@ -161,6 +178,7 @@ pub struct Neighbours {
     wake: Option<Ns>,
     wanted: BTreeMap<IpAddr, Wanted>,
     waiting: Vec<Waiting>,
+    pending: Vec<Pending>,
     resolved: VecDeque<(u32, Resolved)>,
     frames: VecDeque<(PortId, Vec<u8>)>,
     hops: VecDeque<NextHop>,
@@ -188,6 +206,7 @@ impl Neighbours {
             wake: None,
             wanted: BTreeMap::new(),
             waiting: Vec::new(),
+            pending: Vec::new(),
             resolved: VecDeque::new(),
             frames: VecDeque::new(),
             hops: VecDeque::new(),
@@ -236,6 +255,9 @@ impl Neighbours {
             self.entries.entry((hop, port.0)).or_insert(Entry::new(now)).doubt(now);
             self.wake_at(now);
         }
+        for pending in std::mem::take(&mut self.pending) {
+            self.start(now, pending);
+        }
     }
 
     fn wake_at(&mut self, at: Ns) {
@@ -281,20 +303,31 @@ impl Neighbours {
     }
 
     /// Wants to know by which Ethernet addresses `ip` is reached, one for each port. [`Neighbours::poll_resolved`] has the answer, with the
-    /// number that this returns: at once, or within 3 s. Once it is good, the address is looked after until [`Neighbours::release`]. `known` are
+    /// number that this returns: at once, or within 3 s, and as long before that while no port is in use. Once it is good, the address is looked after until [`Neighbours::release`]. `known` are
     /// addresses for ports that nobody is asked on, and for ports that are not in use; there may be none.
     pub fn resolve(&mut self, now: Ns, ip: IpAddr, known: Vec<MacAddr>) -> u32 {
         self.tokens = self.tokens.wrapping_add(1);
         let token = self.tokens;
-        match self.begin(now, ip, &known) {
+        let until = now + u64::from(QUESTIONS) * ANSWER_NS;
+        self.start(now, Pending { token, ip, known, until });
+        token
+    }
+
+    fn start(&mut self, now: Ns, pending: Pending) {
+        let Pending { token, ip, ref known, until } = pending;
+        match self.begin(now, ip, known) {
             Ok(Begun::Known(macs)) => self.resolved.push_back((token, Ok(macs))),
+            Ok(Begun::NoPort) if until > now => {
+                self.pending.push(pending);
+                self.wake_at(until);
+            }
+            Ok(Begun::NoPort) => self.resolved.push_back((token, Err(NeighbourError::NoPort { ip }))),
             Ok(Begun::Asked(hop)) => {
-                self.waiting.push(Waiting { token, ip, hop, known });
+                self.waiting.push(Waiting { token, ip, hop, known: pending.known });
                 self.settle(Some(hop));
             }
             Err(error) => self.resolved.push_back((token, Err(error))),
         }
-        token
     }
 
     /// Finds what needs no asking, or sees that there is an entry for each port that is asked.
@@ -309,12 +342,12 @@ impl Neighbours {
         if let Some(port) = (0..self.ports.len()).find(|&n| !self.ports[n].on_ethernet && known.get(n).is_none()) {
             return Err(NeighbourError::NotOnEthernet { ip, port: port + 1, name: self.ports[port].name.clone() });
         }
-        if !self.up.contains(&true) {
-            return Err(NeighbourError::NoPort { ip });
-        }
-        let full = self.waiting.len() >= WAITING_MAX;
+        let full = self.waiting.len() + self.pending.len() >= WAITING_MAX;
         if full || (self.wanted.len() >= NEIGHBOURS_MAX && !self.wanted.contains_key(&ip)) {
             return Err(NeighbourError::TooMany { ip });
+        }
+        if !self.up.contains(&true) {
+            return Ok(Begun::NoPort);
         }
         self.wanted.entry(ip).or_insert(Wanted { hop, holders: 0 });
         for port in self.asked_ports() {
@@ -433,7 +466,13 @@ impl Neighbours {
             let reachable = self.up.get(usize::from(port)).is_some_and(|&up| up);
             self.step(now, key, used.contains(&ip) && reachable);
         }
-        self.wake = self.entries.values().map(|entry| entry.due).min();
+        let (over, pending): (Vec<Pending>, Vec<Pending>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.until <= now);
+        self.pending = pending;
+        self.resolved
+            .extend(over.into_iter().map(|Pending { token, ip, .. }| (token, Err(NeighbourError::NoPort { ip }))));
+        let until = self.pending.iter().map(|pending| pending.until);
+        self.wake = self.entries.values().map(|entry| entry.due).chain(until).min();
         self.settle(None);
     }
 

@@ -247,6 +247,23 @@ fn an_answer_on_each_port_makes_the_way_and_one_that_is_silent_is_named() {
 }
 
 #[test]
+fn who_asks_while_no_port_is_in_use_waits_for_one_for_three_seconds() {
+    let port = NeighbourPort { name: "0000:3b:00.0".into(), mac: OWN, on_ethernet: true };
+    let mut nic = Neighbours::new(spec("10.0.0.1"), vec![port]);
+    nic.resolve(at(0), ip("10.0.0.2"), Vec::new());
+    nic.on_time(at(2_999));
+    assert_eq!((nic.poll_resolved(), nic.next_wake()), (None, Some(at(3_000))));
+    nic.on_time(at(3_000));
+    assert_eq!(nic.poll_resolved().unwrap().1, Err(NeighbourError::NoPort { ip: ip("10.0.0.2") }));
+    assert_eq!(nic.next_wake(), None);
+    nic.resolve(at(4_000), ip("10.0.0.2"), Vec::new());
+    nic.set_port(at(5_000), PORT, true);
+    assert_eq!(frames(&mut nic).len(), 2, "its own address, and the question");
+    nic.on_frame(at(5_001), PORT, &reply(PEER)).unwrap();
+    assert_eq!(nic.poll_resolved().unwrap().1, Ok(vec![PEER]));
+}
+
+#[test]
 fn who_is_in_use_is_asked_again_when_its_address_is_old_and_who_is_not_is_forgotten() {
     let mut nic = nic("10.0.0.1");
     nic.resolve(at(0), ip("10.0.0.2"), Vec::new());
