@@ -221,6 +221,9 @@ fn qps_spray_over_exactly_the_evs_of_their_profile_as_a_controller_changes_them(
     let denied: Vec<_> = driven.evs().into_iter().map(|(ev, denied, _)| (ev, denied)).collect();
     assert_eq!(denied, [(1, false), (2, true), (4, false), (9, false)].map(|(ev, denied)| (0x0064_0000 + ev, denied)));
     driven.on_to("c001 to c004");
+    // Whoever asks hears of what was changed before.
+    assert!(driven.evs().iter().all(|(_, _, sent)| !sent), "all of them are new");
+    driven.on_to("written");
     assert_eq!(driven.evs(), [0x0064_C001, 0x0064_C002, 0x0064_C003, 0x0064_C004].map(good));
     driven.end("bound");
 }

@@ -72,8 +72,9 @@ static void bound(void) {
         CHECK(replace(mrc, EVP, ev(htonl(0x00640000 + was[n]), 1), ev(htonl(0x00640000 + 16 * (n + 1)), 1), 0) == 0);
     }
     CHECK(mrc_ctl_modify_ev_profile(mrc, EVP, &attr, MRC_CTL_EV_PROFILE_EV_FIELDS_OP) == 0);
-    write_some(&all);
     say("c001 to c004");
+    write_some(&all);
+    say("written");
     tear_down(&all);
 }
 
