@@ -15,6 +15,10 @@ typedef struct ibv_wc ibv_wc;
 typedef struct ibv_send_wr ibv_send_wr;
 typedef struct ibv_recv_wr ibv_recv_wr;
 typedef enum ibv_event_type ibv_event_type;
+typedef union ibv_gid ibv_gid;
+
+/* A place of a profile that has no EV yet. */
+#define MRC_CTL_EV_UNPOPULATED ((struct mrc_ctl_ev){{0}, 0})
 
 
 /*
@@ -161,6 +165,266 @@ typedef enum ibv_event_type ibv_event_type;
  The peer reports no service time.
  */
 #define MRC_QP_CAP_SVC_TIME_DEST_UNSUPPORTED (1 << 2)
+
+/*
+ A profile's states: initialized,
+ */
+#define MRC_CTL_PROFILE_INIT 0
+
+/*
+ configured,
+ */
+#define MRC_CTL_PROFILE_OFFLINE 1
+
+/*
+ and usable.
+ */
+#define MRC_CTL_PROFILE_ONLINE 2
+
+/*
+ EV profiles may be changed ONLINE.
+ */
+#define MRC_CTL_OPT_CAP_EV_PROFILE_MODIFY_ONLINE (1 << 0)
+
+/*
+ CC profiles may be changed ONLINE.
+ */
+#define MRC_CTL_OPT_CAP_CC_PROFILE_MODIFY_ONLINE (1 << 1)
+
+/*
+ There are EV events.
+ */
+#define MRC_CTL_OPT_CAP_EV_EVENT (1 << 2)
+
+/*
+ Explicit EVs are a range.
+ */
+#define MRC_CTL_OPT_CAP_EV_EXPLICIT_RANGE (1 << 3)
+
+/*
+ Drop counts are counts.
+ */
+#define MRC_CTL_OPT_CAP_EV_EVENT_PRECISE_DROP_CNT (1 << 4)
+
+/*
+ There are EV probes.
+ */
+#define MRC_CTL_OPT_CAP_EP_OP_EV_PROBE (1 << 5)
+
+/*
+ EVs in flow label and UDP source port.
+ */
+#define MRC_CTL_EV_FMT_MODE_STEV (1 << 0)
+
+/*
+ EVs in an outer IPv6 header.
+ */
+#define MRC_CTL_EV_FMT_MODE_SRV6 (1 << 1)
+
+/*
+ EVs in the UDP source port.
+ */
+#define MRC_CTL_EV_FMT_MODE_UDP (1 << 2)
+
+/*
+ Gives a format its fields.
+ */
+#define MRC_CTL_EV_FMT_OP_MODIFY_FIELDS 0
+
+/*
+ Asks for a format's fields.
+ */
+#define MRC_CTL_EV_FMT_OP_QUERY_FIELDS 1
+
+/*
+ `profile_state` of a format counts.
+ */
+#define MRC_CTL_EV_FMT_PROFILE_STATE (1 << 0)
+
+/*
+ `cur_profile_state` of a format counts.
+ */
+#define MRC_CTL_EV_FMT_PROFILE_CUR_STATE (1 << 1)
+
+/*
+ `ev_fmt_mode` counts.
+ */
+#define MRC_CTL_EV_FMT_PROFILE_MODE (1 << 2)
+
+/*
+ `ev_fmt_op` counts.
+ */
+#define MRC_CTL_EV_FMT_PROFILE_OP (1 << 3)
+
+/*
+ `vendor_cfg` of a format counts.
+ */
+#define MRC_CTL_EV_FMT_VENDOR_CFG (1 << 31)
+
+/*
+ Bytes of a vendor's own settings.
+ */
+#define MRC_CTL_MAX_VENDOR_CFG_SIZE 128
+
+/*
+ Bytes of an EV.
+ */
+#define MRC_CTL_EV_MAX_BYTES 32
+
+/*
+ In use.
+ */
+#define MRC_CTL_EV_GOOD (1 << 0)
+
+/*
+ Out of use until a probe is answered.
+ */
+#define MRC_CTL_EV_ASSUMED_BAD (1 << 1)
+
+/*
+ Out of use until a controller lets it in.
+ */
+#define MRC_CTL_EV_DENIED (1 << 2)
+
+/*
+ None of these: a place without an EV.
+ */
+#define MRC_CTL_EV_UNKNOWN 2147483648
+
+/*
+ The NIC draws EVs.
+ */
+#define MRC_CTL_EV_MODE_AUTO (1 << 0)
+
+/*
+ A list of EVs.
+ */
+#define MRC_CTL_EV_MODE_EXP (1 << 1)
+
+/*
+ EVs drawn from fields.
+ */
+#define MRC_CTL_EV_MODE_GEN (1 << 2)
+
+/*
+ Puts EVs into the places of others.
+ */
+#define MRC_CTL_EV_OP_REPLACE_EV 0
+
+/*
+ Changes states of EVs.
+ */
+#define MRC_CTL_EV_OP_MODIFY_EV_STATE 1
+
+/*
+ Asks for states of EVs.
+ */
+#define MRC_CTL_EV_OP_QUERY_EV_STATE 2
+
+/*
+ Asks for all EVs.
+ */
+#define MRC_CTL_EV_OP_QUERY_EV_ARRAY 3
+
+/*
+ Every place that has the EV.
+ */
+#define MRC_CTL_EV_OP_F_ALL_COPIES (1 << 0)
+
+/*
+ Gives an EV profile its fields.
+ */
+#define MRC_CTL_EV_FIELDS_OP_MODIFY_FIELDS 0
+
+/*
+ Asks for an EV profile's fields.
+ */
+#define MRC_CTL_EV_FIELDS_OP_QUERY_FIELDS 1
+
+/*
+ `profile_state` of an EV profile counts.
+ */
+#define MRC_CTL_EV_PROFILE_STATE (1 << 0)
+
+/*
+ `cur_profile_state` of an EV profile counts.
+ */
+#define MRC_CTL_EV_PROFILE_CUR_STATE (1 << 1)
+
+/*
+ `ev_mode` counts.
+ */
+#define MRC_CTL_EV_PROFILE_MODE (1 << 2)
+
+/*
+ `ev_fmt_profile_id` counts.
+ */
+#define MRC_CTL_EV_PROFILE_FMT_ID (1 << 3)
+
+/*
+ `ev_count` counts.
+ */
+#define MRC_CTL_EV_PROFILE_COUNT (1 << 4)
+
+/*
+ `ev_min_active` counts.
+ */
+#define MRC_CTL_EV_PROFILE_MIN_ACTIVE (1 << 5)
+
+/*
+ `ev_event_mask` counts.
+ */
+#define MRC_CTL_EV_PROFILE_EVENT_MASK (1 << 6)
+
+/*
+ `ev_op` counts.
+ */
+#define MRC_CTL_EV_PROFILE_EV_OP (1 << 7)
+
+/*
+ `ev_fields_op` counts.
+ */
+#define MRC_CTL_EV_PROFILE_EV_FIELDS_OP (1 << 8)
+
+/*
+ `vendor_cfg` of an EV profile counts.
+ */
+#define MRC_CTL_EV_PROFILE_VENDOR_CFG (1 << 31)
+
+/*
+ `profile_state` of a CC profile counts.
+ */
+#define MRC_CTL_CC_PROFILE_STATE (1 << 0)
+
+/*
+ `cur_profile_state` of a CC profile counts.
+ */
+#define MRC_CTL_CC_PROFILE_CUR_STATE (1 << 1)
+
+/*
+ `algorithm` counts.
+ */
+#define MRC_CTL_CC_PROFILE_ALGORITHM (1 << 2)
+
+/*
+ `cc_config` counts.
+ */
+#define MRC_CTL_CC_PROFILE_CONFIG (1 << 3)
+
+/*
+ `vendor_cfg` of a CC profile counts.
+ */
+#define MRC_CTL_CC_PROFILE_VENDOR_CFG (1 << 31)
+
+/*
+ Asks whether a path is alive.
+ */
+#define MRC_CTL_EP_OP_EV_PROBE 0
+
+/*
+ Tells which ports are up.
+ */
+#define MRC_CTL_EP_OP_PORT_STATUS_UPDATE 1
 
 /*
  A channel: completion queues put themselves in when they have a completion and were armed.
@@ -362,6 +626,324 @@ struct mrc_ctl_port_attr {
 };
 
 /*
+ A CC profile.
+ */
+struct mrc_ctl_cc_profile_attr {
+    /*
+     The state that it is to go to; of a query, that it is in.
+     */
+    uint32_t profile_state;
+    /*
+     The state that it is in.
+     */
+    uint32_t cur_profile_state;
+    /*
+     The name of its algorithm, or NULL for none.
+     */
+    const char *algorithm;
+    /*
+     The algorithm's settings.
+     */
+    const void *cc_config;
+    /*
+     A vendor's own.
+     */
+    uint8_t vendor_cfg[MRC_CTL_MAX_VENDOR_CFG_SIZE];
+};
+
+/*
+ An EV, and its port.
+ */
+struct mrc_ctl_ev {
+    /*
+     The bits that fields take, the most significant one of the first byte first.
+     */
+    uint8_t val[MRC_CTL_EV_MAX_BYTES];
+    /*
+     The port, from 1.
+     */
+    uint8_t port;
+};
+
+/*
+ A port status update.
+ */
+struct mrc_ctl_port_status {
+    /*
+     Ports that are up: bit N for port N, from 1.
+     */
+    uint32_t port_status;
+};
+
+/*
+ What an endpoint operation needs more.
+ */
+union mrc_ctl_ep_op {
+    /*
+     Of a port status update.
+     */
+    struct mrc_ctl_port_status port_status_update;
+};
+
+/*
+ An endpoint operation.
+ */
+struct mrc_ctl_ep_req {
+    /*
+     Its number, which the answer has too.
+     */
+    uint16_t req_id;
+    /*
+     The NIC's address.
+     */
+    ibv_gid sgid;
+    /*
+     Whom it goes to.
+     */
+    ibv_gid dgid;
+    /*
+     Where its EV is.
+     */
+    uint32_t ev_fmt_mode;
+    /*
+     Its EV, as it is in the packet, and its port.
+     */
+    struct mrc_ctl_ev req_ev;
+    /*
+     What it needs more.
+     */
+    union mrc_ctl_ep_op op;
+};
+
+/*
+ An answer.
+ */
+struct mrc_ctl_ep_rsp {
+    /*
+     The number of what it answers.
+     */
+    uint16_t req_id;
+    /*
+     The port that it came in by, from 1.
+     */
+    uint8_t port;
+    /*
+     Round-trip time in ns.
+     */
+    unsigned int rtt;
+    /*
+     Whether the responder's service time is taken off.
+     */
+    uint8_t adj_svc_time;
+};
+
+/*
+ An EV of an operation.
+ */
+struct mrc_ctl_ev_op_entry {
+    /*
+     The EV.
+     */
+    struct mrc_ctl_ev ev;
+    /*
+     What comes into its place.
+     */
+    struct mrc_ctl_ev ev_new;
+    /*
+     `MRC_CTL_EV_GOOD` and so on.
+     */
+    uint32_t state;
+    /*
+     `MRC_CTL_EV_OP_F_..`.
+     */
+    uint32_t flags;
+};
+
+/*
+ What is done with EVs.
+ */
+struct mrc_ctl_ev_entries_op {
+    /*
+     `MRC_CTL_EV_OP_..`.
+     */
+    uint32_t op;
+    /*
+     The EVs.
+     */
+    struct mrc_ctl_ev_op_entry *entries;
+    /*
+     How many there are, or there is room for; how many there should be.
+     */
+    int entry_count;
+};
+
+/*
+ A field of an EV profile.
+ */
+struct mrc_ctl_ev_field {
+    /*
+     Its bits.
+     */
+    uint32_t width;
+    /*
+     Its value where no bit of the EV goes.
+     */
+    uint32_t init_val;
+    /*
+     The smallest number that is generated.
+     */
+    uint32_t min_val;
+    /*
+     The largest.
+     */
+    uint32_t max_val;
+    /*
+     Where bits of the EV go.
+     */
+    uint32_t mask;
+};
+
+/*
+ What is done with fields.
+ */
+struct mrc_ctl_ev_fields_op {
+    /*
+     `MRC_CTL_EV_FIELDS_OP_..`.
+     */
+    uint32_t op;
+    /*
+     The fields.
+     */
+    struct mrc_ctl_ev_field *fields;
+    /*
+     How many there are, or there is room for; how many there should be.
+     */
+    int field_count;
+};
+
+/*
+ An EV profile.
+ */
+struct mrc_ctl_ev_profile_attr {
+    /*
+     The state that it is to go to; of a query, that it is in.
+     */
+    uint32_t profile_state;
+    /*
+     The state that it is in.
+     */
+    uint32_t cur_profile_state;
+    /*
+     `MRC_CTL_EV_MODE_..`.
+     */
+    uint32_t ev_mode;
+    /*
+     Its format.
+     */
+    uint64_t ev_fmt_profile_id;
+    /*
+     How many EVs it has.
+     */
+    uint32_t ev_count;
+    /*
+     EVs that stay in use.
+     */
+    uint32_t ev_min_active;
+    /*
+     States whose beginning is an event.
+     */
+    int ev_event_mask;
+    /*
+     Its EVs.
+     */
+    struct mrc_ctl_ev_entries_op ev_op;
+    /*
+     Its fields.
+     */
+    struct mrc_ctl_ev_fields_op ev_fields_op;
+    /*
+     A vendor's own.
+     */
+    uint8_t vendor_cfg[MRC_CTL_MAX_VENDOR_CFG_SIZE];
+};
+
+/*
+ An EV changed its state.
+ */
+struct mrc_ctl_ev_event {
+    /*
+     Its profile.
+     */
+    uint64_t profile_id;
+    /*
+     The EV.
+     */
+    struct mrc_ctl_ev ev;
+    /*
+     Events that were dropped before this one.
+     */
+    uint32_t drop_count;
+    /*
+     The state; since 1.0.1.
+     */
+    uint32_t state;
+};
+
+/*
+ A field of a format.
+ */
+struct mrc_ctl_ev_fmt_field {
+    /*
+     Its bits.
+     */
+    uint8_t width;
+};
+
+/*
+ What is done with a format's fields.
+ */
+struct mrc_ctl_ev_fmt_op {
+    /*
+     `MRC_CTL_EV_FMT_OP_..`.
+     */
+    uint32_t op;
+    /*
+     The fields.
+     */
+    struct mrc_ctl_ev_fmt_field *fmt_fields;
+    /*
+     How many there are, or there is room for; how many there should be.
+     */
+    int fmt_field_count;
+};
+
+/*
+ An EV format profile.
+ */
+struct mrc_ctl_ev_fmt_profile_attr {
+    /*
+     The state that it is to go to; of a query, that it is in.
+     */
+    uint32_t profile_state;
+    /*
+     The state that it is in.
+     */
+    uint32_t cur_profile_state;
+    /*
+     `MRC_CTL_EV_FMT_MODE_..`.
+     */
+    uint32_t ev_fmt_mode;
+    /*
+     Its fields.
+     */
+    struct mrc_ctl_ev_fmt_op ev_fmt_op;
+    /*
+     A vendor's own.
+     */
+    uint8_t vendor_cfg[MRC_CTL_MAX_VENDOR_CFG_SIZE];
+};
+
+/*
  What an event is about.
  */
 union mrc_async_element {
@@ -557,6 +1139,64 @@ struct mrc_qp_attr {
     uint8_t vendor_cfg[MRC_MAX_VENDOR_CFG_SIZE];
 };
 
+/*
+ NSCC's settings.
+ */
+struct mrc_ctl_cc_nscc_cfg {
+    /*
+     Quick adapt never acts.
+     */
+    uint8_t disable_qa;
+    /*
+     Bytes.
+     */
+    uint32_t adjust_bytes_threshold;
+    /*
+     Nanoseconds.
+     */
+    uint32_t adjust_period_threshold;
+    /*
+     Nanoseconds.
+     */
+    uint32_t base_rtt;
+    /*
+     Full packets each period.
+     */
+    float eta;
+    /*
+     Scales fair increase.
+     */
+    float fi;
+    /*
+     Scales fast increase.
+     */
+    float fi_scale;
+    /*
+     What a decrease takes of the excess.
+     */
+    float gamma;
+    /*
+     What a decrease takes of the window at most.
+     */
+    float max_md_jump;
+    /*
+     Bytes.
+     */
+    uint32_t max_cwnd;
+    /*
+     A power of two.
+     */
+    uint8_t qa_gate;
+    /*
+     Nanoseconds.
+     */
+    uint32_t qa_threshold;
+    /*
+     Nanoseconds.
+     */
+    uint32_t target_delay;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -673,12 +1313,14 @@ struct mrc_cq *mrc_create_cq(struct mrc_context *mrc_ctx,
 int mrc_destroy_cq(struct mrc_cq *cq);
 
 /*
- Takes completions, `num_entries` at most: how many. -1 with errno EINVAL for no queue, or no room.
+ Takes completions, `num_entries` at most: how many. -1 with errno EINVAL for no queue, one of events of EVs, or no room.
 
  # Safety
  `cq` is NULL or a completion queue, and `wc` NULL or room for so many.
  */
-int mrc_poll_cq(struct mrc_cq *cq, int num_entries, ibv_wc *wc);
+int mrc_poll_cq(struct mrc_cq *cq,
+                int num_entries,
+                ibv_wc *wc);
 
 /*
  Has the queue put itself into its channel at the next completion; with `solicited_only` at the next that is a receive, or no success. EINVAL for
@@ -702,12 +1344,13 @@ void mrc_ctl_query_version(uint32_t *current_version,
                            uint32_t *last_supported_vendor_version);
 
 /*
- What a controller may do with the NIC. -1 with errno EINVAL for no device, or no room for the answer.
+ What a controller may do with the NIC. -1 with errno: EINVAL for no device, or no room for the answer; EIO when the NIC is gone.
 
  # Safety
  `context` is NULL or an open device, and `ctl_attr` NULL or room for the answer.
  */
-int mrc_ctl_query_device(ibv_context *context, struct mrc_ctl_device_attr *ctl_attr);
+int mrc_ctl_query_device(ibv_context *context,
+                         struct mrc_ctl_device_attr *ctl_attr);
 
 /*
  As [`mrc_ctl_query_device`], for a context of that device. -1 with errno EINVAL, too, where the two do not belong together.
@@ -721,7 +1364,7 @@ int mrc_ctl_query_device_ex(ibv_context *context,
                             int *supported);
 
 /*
- Whether a port is wanted up (1) or down (0). -1 with errno: EINVAL for no context, port or room, or a bit that means nothing; EIO when the NIC is gone.
+ Whether a port is wanted up (1) or down (0). -1 with errno: EINVAL for no context, port or room, or a bit that means nothing; EIO when the NIC is gone; EPERM without CAP_NET_ADMIN.
 
  # Safety
  `context` is NULL or an MRC context, and `attr` NULL or attributes.
@@ -733,7 +1376,7 @@ int mrc_ctl_query_port(struct mrc_context *context,
 
 /*
  Wants a port up (1) or down (0): `ibv_query_port` says so, and peers are told that they can't reach the NIC by it. -1 with errno: EINVAL for no context,
- port or attributes, another state, or a bit that means nothing; EIO when the NIC is gone.
+ port or attributes, another state, or a bit that means nothing; EIO when the NIC is gone; EPERM without CAP_NET_ADMIN.
 
  # Safety
  As [`mrc_ctl_query_port`].
@@ -742,6 +1385,130 @@ int mrc_ctl_modify_port(struct mrc_context *context,
                         uint8_t port_num,
                         struct mrc_ctl_port_attr *attr,
                         int attr_mask);
+
+/*
+ Takes a CC profile a step of its life, or changes it while it is OFFLINE. Numbers are the controller's own, from 1: who has not been changed
+ is in INIT. -1 with errno: EINVAL for arguments that are wrong or out of range, or not in this state; EBUSY while QPs use it; E2BIG for one
+ profile too many; EIO when the NIC is gone; EPERM without CAP_NET_ADMIN.
+
+ # Safety
+ `mrc_ctx` is NULL or an MRC context, and `attr` NULL or attributes, whose name and settings are there where the mask names them.
+ */
+int mrc_ctl_modify_cc_profile(struct mrc_context *mrc_ctx,
+                              uint64_t cc_profile_id,
+                              struct mrc_ctl_cc_profile_attr *attr,
+                              int attr_mask);
+
+/*
+ Tells of a CC profile what the mask names. Settings are written where `cc_config` points; where it is NULL, it points to a copy of the context's
+ afterwards, which stays until the next such query. -1 with errno: EINVAL for arguments that are wrong, settings that were not given, or
+ anything but the state in INIT; EIO; EPERM.
+
+ # Safety
+ As [`mrc_ctl_modify_cc_profile`]; `cc_config` is NULL or room for the settings, where the mask names them.
+ */
+int mrc_ctl_query_cc_profile(struct mrc_context *mrc_ctx,
+                             uint64_t cc_profile_id,
+                             struct mrc_ctl_cc_profile_attr *attr,
+                             int attr_mask);
+
+/*
+ Sends endpoint operations of one kind and waits for the answers, which come in the order of their arrival. -1 with errno: EINVAL for arguments
+ that are wrong, an address that is not reached, or the same number twice; ENOTSUP for another kind, a segment for a routing header, or a NIC
+ without endpoint operations; EAGAIN where others' operations leave no room; ENOMEM; ETIMEDOUT where not all were answered, and `num_rsp`
+ says how many were; EIO when the NIC is gone; EPERM without CAP_NET_ADMIN.
+
+ # Safety
+ `mrc_ctx` is NULL or an MRC context; `req` is NULL or so many operations, `rsp` NULL or room for as many answers, and `num_rsp` NULL or room for
+ a number.
+ */
+int mrc_ctl_ep_batch_send_wait(struct mrc_context *mrc_ctx,
+                               uint8_t req_tc,
+                               uint32_t op_type,
+                               struct mrc_ctl_ep_req *req,
+                               int num_req,
+                               uint32_t rsp_timeout,
+                               struct mrc_ctl_ep_rsp *rsp,
+                               int *num_rsp);
+
+/*
+ Takes an EV profile a step of its life, or changes it. Numbers are the controller's own, from 1: who has not been changed is in INIT. Entries
+ of an operation are changed each by itself, up to the first that is refused. -1 with errno: EINVAL for arguments that are wrong, or not in
+ this state; ENOENT for an EV that the profile does not have; EBUSY while QPs use it; E2BIG for more EVs, fields or profiles than there may
+ be, or fewer places than there are answers, whose number is told; EIO when the NIC is gone; EPERM without CAP_NET_ADMIN.
+
+ # Safety
+ `mrc_ctx` is NULL or an MRC context, and `attr` NULL or attributes, whose entries and fields are there where the mask and the operation name
+ them.
+ */
+int mrc_ctl_modify_ev_profile(struct mrc_context *mrc_ctx,
+                              uint64_t ev_profile_id,
+                              struct mrc_ctl_ev_profile_attr *attr,
+                              int attr_mask);
+
+/*
+ Tells of an EV profile what the mask names. -1 with errno: EINVAL for arguments that are wrong, or anything but the state in INIT; ENOENT for an
+ EV that the profile does not have, and those behind it are not told; E2BIG for fewer places than there are EVs or fields, whose number is
+ told; EIO; EPERM.
+
+ # Safety
+ As [`mrc_ctl_modify_ev_profile`]; entries and fields are room for as many as their number says.
+ */
+int mrc_ctl_query_ev_profile(struct mrc_context *mrc_ctx,
+                             uint64_t ev_profile_id,
+                             struct mrc_ctl_ev_profile_attr *attr,
+                             int attr_mask);
+
+/*
+ Makes a completion queue for `cqe` events of EVs. What comes while it is full is counted, and the next event says how much that was. NULL with
+ errno: EINVAL for no context, a channel of another context, a number outside of 1 to 1,048,576, or a vector but 0; EIO when the NIC is gone;
+ EPERM without CAP_NET_ADMIN.
+
+ # Safety
+ `mrc_ctx` is NULL or an MRC context, and `channel` NULL or a channel.
+ */
+struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *mrc_ctx,
+                                          int cqe,
+                                          void *cq_context,
+                                          struct mrc_comp_channel *channel,
+                                          int comp_vector);
+
+/*
+ Takes events, `num_entries` at most: how many. A program that has told its version by `mrc_ctl_query_device_ex` gets their states, too; any
+ other may have been built with 1.0.0, where an event is shorter, and gets one event at a time. The negative number of the error: EINVAL for no
+ queue, one of completions, or no room.
+
+ # Safety
+ `ev_cq` is NULL or a completion queue, and `ev_event` NULL or room for so many.
+ */
+int mrc_ctl_poll_ev_event(struct mrc_cq *ev_cq,
+                          int num_entries,
+                          struct mrc_ctl_ev_event *ev_event);
+
+/*
+ Takes a format profile a step of its life, or changes it. Numbers are the controller's own: who has not been changed is in INIT. -1 with errno:
+ EINVAL for arguments that are wrong, or not in this state; EBUSY while EV profiles need it; E2BIG for fields that no packet has room for, or
+ one profile too many; EIO when the NIC is gone; EPERM without CAP_NET_ADMIN.
+
+ # Safety
+ `mrc_ctx` is NULL or an MRC context, and `attr` NULL or attributes, whose fields are there where the mask and the operation name them.
+ */
+int mrc_ctl_modify_ev_fmt_profile(struct mrc_context *mrc_ctx,
+                                  uint64_t ev_fmt_profile_id,
+                                  struct mrc_ctl_ev_fmt_profile_attr *attr,
+                                  int attr_mask);
+
+/*
+ Tells of a format profile what the mask names; of its fields, the number too. -1 with errno: EINVAL for arguments that are wrong, or anything but
+ the state in INIT; E2BIG for fewer places than fields, whose number is told; EIO; EPERM.
+
+ # Safety
+ As [`mrc_ctl_modify_ev_fmt_profile`]; fields are room for as many as their number says.
+ */
+int mrc_ctl_query_ev_fmt_profile(struct mrc_context *mrc_ctx,
+                                 uint64_t ev_fmt_profile_id,
+                                 struct mrc_ctl_ev_fmt_profile_attr *attr,
+                                 int attr_mask);
 
 /*
  Takes the next event of the context's QPs, and waits for one unless the device's `async_fd` does not block. EINVAL for no context or no room, EAGAIN

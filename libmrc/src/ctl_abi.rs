@@ -58,7 +58,7 @@ pub const MRC_CTL_EV_ASSUMED_BAD: u32 = 1 << 1;
 /// Out of use until a controller lets it in.
 pub const MRC_CTL_EV_DENIED: u32 = 1 << 2;
 /// None of these: a place without an EV.
-pub const MRC_CTL_EV_UNKNOWN: u32 = 1 << 31;
+pub const MRC_CTL_EV_UNKNOWN: u32 = 0x8000_0000;
 
 /// The NIC draws EVs.
 pub const MRC_CTL_EV_MODE_AUTO: u32 = 1 << 0;

@@ -119,17 +119,20 @@ fn fill_fields(op: &mut mrc_ctl_ev_fields_op, view: &EvProfileView) -> Result<()
     Ok(())
 }
 
-/// The entries of an operation, which the caller says are there.
-fn entries(op: &mrc_ctl_ev_entries_op) -> Result<&mut [mrc_ctl_ev_op_entry], Errno> {
+/// How many entries an operation has.
+fn entry_count(op: &mrc_ctl_ev_entries_op) -> Result<usize, Errno> {
     let count = usize::try_from(op.entry_count).ok().filter(|&count| count > 0).ok_or(libc::EINVAL)?;
     if op.entries.is_null() {
         return Err(libc::EINVAL);
     }
-    if count > EVS_PER_PROFILE_MAX as usize {
-        return Err(libc::E2BIG);
-    }
-    // SAFETY: so many entries are there, and nobody else's meanwhile, as the caller of the exported function says.
-    Ok(unsafe { std::slice::from_raw_parts_mut(op.entries, count) })
+    if count > EVS_PER_PROFILE_MAX as usize { Err(libc::E2BIG) } else { Ok(count) }
+}
+
+/// The entries of an operation, which the caller says are there.
+fn entries(op: &mrc_ctl_ev_entries_op) -> Result<&[mrc_ctl_ev_op_entry], Errno> {
+    let count = entry_count(op)?;
+    // SAFETY: so many entries are there, as the caller of the exported function says.
+    Ok(unsafe { std::slice::from_raw_parts(op.entries, count) })
 }
 
 fn replacement(entry: &mrc_ctl_ev_op_entry) -> Result<EvReplacement, Errno> {
@@ -164,8 +167,10 @@ fn prefix<T>(
     (good, Ok(()))
 }
 
-fn fill_states(device: &Device, id: u64, op: &mrc_ctl_ev_entries_op) -> Result<(), Errno> {
-    let entries = entries(op)?;
+fn fill_states(device: &Device, id: u64, op: &mut mrc_ctl_ev_entries_op) -> Result<(), Errno> {
+    let count = entry_count(op)?;
+    // SAFETY: so many entries are there, and nobody else's meanwhile, as the caller of the exported function says.
+    let entries: &mut [mrc_ctl_ev_op_entry] = unsafe { std::slice::from_raw_parts_mut(op.entries, count) };
     let names = entries.iter().map(|entry| name(&entry.ev)).collect();
     let (states, whole) = device.ev_states(id, names).map_err(|e| control_errno(&e))?;
     for (entry, state) in entries.iter_mut().zip(states) {
@@ -198,7 +203,7 @@ fn view(device: &Device, id: u64) -> Result<Option<EvProfileView>, Errno> {
 fn answer(device: &Device, id: u64, attr: &mut mrc_ctl_ev_profile_attr, mask: c_int) -> Result<(), Errno> {
     if mask & MRC_CTL_EV_PROFILE_EV_OP != 0 {
         match attr.ev_op.op {
-            MRC_CTL_EV_OP_QUERY_EV_STATE => fill_states(device, id, &attr.ev_op)?,
+            MRC_CTL_EV_OP_QUERY_EV_STATE => fill_states(device, id, &mut attr.ev_op)?,
             MRC_CTL_EV_OP_QUERY_EV_ARRAY => fill_array(device, id, &mut attr.ev_op)?,
             _ => {}
         }

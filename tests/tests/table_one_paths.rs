@@ -3,7 +3,7 @@
 mod port_log;
 
 use dataplane::Ns;
-use dataplane::nic::{EvState, NicParams, OpenError, Paths};
+use dataplane::nic::{EvEvent, EvState, NicParams, OpenError, Paths, Whose};
 use dataplane::path::SprayingParams;
 use dataplane::path::profile::{Copies, Ev, EvField, EvFormat, EvMode, EvPool, EvProfileConfig, EvProfiles, PortSet};
 use dataplane::time::{MS, US};
@@ -230,6 +230,68 @@ fn ev_profiles_are_shared_by_qps_and_each_profile_towards_a_destination_has_a_st
     assert!(pair.nics[0].close(now, qps[1].qpn[0]));
     assert_eq!(pair.nics[0].ev_states(peer).count(), 4);
     assert!(!data(&log).is_empty());
+}
+
+#[test]
+fn ev_profiles_have_states_of_values_that_a_controller_sets_for_all_qps_and_for_those_to_come() {
+    let evs: Vec<Ev> = (1000..1004).map(|value| Ev::new(value, 1)).collect();
+    let pool = explicit(EvFormat::udp_port(&[16]).unwrap(), 1, &evs);
+    let spraying = SprayingParams { assumed_bad_ns: None, ..SprayingParams::default() };
+    let mut pair = Pair::new(NicParams { spraying, ..NicParams::default() }, 1 << 20, Channel::default(), 1);
+    let peer = pair.address(1);
+    let with = || [Paths::Profile(Arc::clone(&pool)), Paths::Sprayed];
+    pair.nics[0].set_profile_ev(Ns(1), 7, 1000, EvState::Denied);
+    pair.nics[0].set_profile_ev(Ns(1), 7, 1001, EvState::AssumedBad);
+    pair.nics[0].set_profile_ev(Ns(1), 8, 1002, EvState::Denied);
+    let qp = connect(&mut pair, with());
+    let states = |pair: &Pair| pair.nics[0].ev_states(peer).map(|(_, state)| state).collect::<Vec<_>>();
+    let (good, bad, denied) = (EvState::Good, EvState::AssumedBad, EvState::Denied);
+    assert_eq!(states(&pair), [denied, bad, good, good], "another profile's denials are none of this one's");
+    let heard = |pair: &mut Pair| {
+        let event = |event: EvEvent| (event.whose, event.ev, event.state);
+        std::iter::from_fn(|| pair.nics[0].poll_event()).map(event).collect::<Vec<_>>()
+    };
+    let of = Whose::Of(Some(7));
+    assert_eq!(heard(&mut pair), [(of, 1001, bad)], "for whoever probes");
+    // A denial towards everybody, and that of the profile: both have to be lifted.
+    let now = pair.now;
+    assert!(pair.nics[0].deny(now, None, 1000, true));
+    pair.nics[0].set_profile_ev(now, 7, 1000, good);
+    assert_eq!(states(&pair)[0], denied);
+    pair.nics[0].set_profile_ev(now, 7, 1000, denied);
+    assert!(pair.nics[0].deny(now, None, 1000, false));
+    assert_eq!(states(&pair)[0], denied);
+    pair.nics[0].set_profile_ev(now, 7, 1000, good);
+    assert_eq!((states(&pair)[0], heard(&mut pair)), (good, vec![(of, 1000, good)]));
+    // The answer to a probe ends the other one, for QPs to come too.
+    pair.nics[0].probe_destination(now, peer, 1001).unwrap();
+    pair.run_for(MS);
+    assert_eq!(heard(&mut pair), [(Whose::Everybody, 1001, good)]);
+    let now = pair.now;
+    assert!(pair.nics[0].close(now, qp.qpn[0]));
+    connect(&mut pair, with());
+    assert_eq!(states(&pair), [good; 4]);
+}
+
+#[test]
+fn ev_profiles_give_open_qps_other_values_at_once() {
+    let list = |first: u32| (first..first + 4).map(|value| Ev::new(value, 1)).collect::<Vec<_>>();
+    let format = || EvFormat::udp_port(&[16]).unwrap();
+    let (old, new) = (explicit(format(), 1, &list(1000)), explicit(format(), 1, &list(2000)));
+    let mut pair = Pair::new(NicParams::default(), 1 << 20, Channel::default(), 1);
+    let log = watch(&mut pair, |_, _, _, _| true);
+    let qp = connect(&mut pair, [Paths::Profile(old), Paths::Sprayed]);
+    pair.nics[0].set_profile_ev(Ns(1), 7, 1001, EvState::AssumedBad);
+    assert!(pair.nics[0].deny(Ns(1), None, 2003, true));
+    write(&mut pair, &qp, 64 * 4096);
+    assert_eq!(pair.nics[0].change_pool(Ns(2), &new), 1);
+    assert_eq!(pair.nics[0].change_pool(Ns(2), &EvPool { id: 8, ..(*new).clone() }), 0, "nobody uses it");
+    pair.run_for(10 * MS);
+    assert_written(&pair, 64 * 4096);
+    let used = counts(data(&log).iter().map(|(_, packet)| packet.ev()));
+    assert_eq!(used.into_keys().collect::<Vec<_>>(), [2000, 2001, 2002]);
+    let last = std::iter::from_fn(|| pair.nics[0].poll_event()).last().unwrap();
+    assert_eq!((last.ev, last.state), (1001, EvState::Good), "nobody is to probe it any more");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! CC profiles, as controllers change and query them.
 
 use super::step::{check, refuse};
-use super::{Named, Profiles, StepError};
+use super::{Controller, Named, Profiles, StepError};
 use dataplane::congestion::NsccParams;
 use dataplane::congestion::profile::{CcConfig, CcProfileError, CcProfiles};
 use dataplane::nic::NicParams;
@@ -124,6 +124,15 @@ pub(super) struct CcDesk {
 impl CcDesk {
     pub(super) const fn new(base: CcBase) -> CcDesk {
         CcDesk { base, table: CcProfiles::new(base.trimming), given: BTreeMap::new() }
+    }
+}
+
+impl Controller {
+    /// The same, with CC profiles that go by `base`.
+    #[must_use]
+    pub fn with_congestion(mut self, base: CcBase) -> Controller {
+        self.profiles.set_cc_base(base);
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! EVs of a profile, as controllers name, replace and judge them.
 
-use super::{Command, Controller, Named, Profiles, StepError};
+use super::{Command, Controller, EvSpec, Named, ProfileError, Profiles, StepError};
 use dataplane::nic::EvState;
 use dataplane::path::profile::{Copies, EV_BYTES, Ev, EvBits, EvLayout, EvMode, Placed};
 
@@ -96,6 +96,32 @@ impl Profiles {
 }
 
 impl Controller {
+    /// Puts an EV into the place of another, in the profile that lists it (or in the one that is named) and wherever QPs use it. It tells the
+    /// profile, what came, and in how many places of the list. A new EV without a port or a path has those of the old one.
+    ///
+    /// # Errors
+    /// [`ProfileError`]; nothing changes then.
+    pub fn replace_ev(
+        &mut self,
+        profile: Option<u64>,
+        current: u32,
+        new: EvSpec,
+        copies: Copies,
+    ) -> Result<(u64, Ev, u32), ProfileError> {
+        let (profile, new, places) = self.profiles.replace(profile, current, new, copies)?;
+        self.replaced(profile, current, new, copies);
+        Ok((profile, new, places))
+    }
+
+    /// A profile has another EV in the place of one, and so have its QPs.
+    fn replaced(&mut self, profile: u64, current: u32, new: Ev, copies: Copies) {
+        self.commands.push_back(Command::ReplaceEv { profile, current, new, copies });
+        let gone = self.profiles.table().profile(profile).is_ok_and(|there| there.find(current).is_none());
+        if gone && self.book.is_out((profile, current)) {
+            self.put(profile, current, EvState::Good);
+        }
+    }
+
     /// The value that a name stands for in a profile.
     pub(super) fn find_ev(&mut self, id: u64, layout: &EvLayout, at: usize, name: EvName) -> Result<u32, StepError> {
         self.profiles.named(id, layout, name).ok_or(StepError::NoEv { name: Named::Ev(id), at })

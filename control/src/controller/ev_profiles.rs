@@ -274,7 +274,7 @@ impl Profiles {
 impl Controller {
     /// Changes an EV profile, and takes it a step of its life. To OFFLINE it needs mode, and unless that is AUTO, format and count, and for
     /// GENERATED the fields; to go ONLINE, `min_active`, `event_mask`, and of an EXPLICIT one all EVs. ONLINE, `event_mask`, `fields` and `evs`
-    /// may be changed: QPs have the new EVs at once.
+    /// may be changed: open QPs have the new EVs as soon as their workers hear of it.
     ///
     /// # Errors
     /// [`StepError`]; nothing changes then, but for the EVs of entries before the one that is refused.

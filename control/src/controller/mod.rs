@@ -282,13 +282,6 @@ impl Controller {
         }
     }
 
-    /// The same, with CC profiles that go by `base`.
-    #[must_use]
-    pub fn with_congestion(mut self, base: CcBase) -> Controller {
-        self.profiles.set_cc_base(base);
-        self
-    }
-
     /// Worker number `worker` told something.
     pub fn on_event(&mut self, now: Ns, worker: usize, event: Event) {
         match event {
@@ -456,23 +449,6 @@ impl Controller {
     /// The EV profiles, to be changed.
     pub const fn profiles_mut(&mut self) -> &mut Profiles {
         &mut self.profiles
-    }
-
-    /// Puts an EV into the place of another, in the profile that lists it (or in the one that is named) and wherever QPs use it. It tells the
-    /// profile, what came, and in how many places of the list. A new EV without a port or a path has those of the old one.
-    ///
-    /// # Errors
-    /// [`ProfileError`]; nothing changes then.
-    pub fn replace_ev(
-        &mut self,
-        profile: Option<u64>,
-        current: u32,
-        new: EvSpec,
-        copies: Copies,
-    ) -> Result<(u64, Ev, u32), ProfileError> {
-        let (profile, new, places) = self.profiles.replace(profile, current, new, copies)?;
-        self.commands.push_back(Command::ReplaceEv { profile, current, new, copies });
-        Ok((profile, new, places))
     }
 
     /// Values assumed bad towards a destination, in the order of their probes.

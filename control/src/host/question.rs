@@ -132,11 +132,7 @@ impl Device {
         let mut answers = Vec::with_capacity(questions.len());
         let (mut sent, mut next) = (0, Instant::now());
         while answers.len() < questions.len() {
-            let now = Instant::now();
-            if now >= end {
-                break;
-            }
-            if now >= next && sent < questions.len() {
+            if Instant::now() >= next && sent < questions.len() {
                 for (worker, left) in workers.iter().zip(&mut left).filter(|(_, left)| !left.is_empty()) {
                     let burst: Vec<_> = left.iter().take(BURST).copied().collect();
                     let to = Arc::clone(&waiter);
@@ -148,6 +144,9 @@ impl Device {
             }
             while let Some(answer) = waiter.answers.pop() {
                 answers.push(answer);
+            }
+            if Instant::now() >= end {
+                break;
             }
             if answers.len() < questions.len() {
                 let until = if sent < questions.len() { end.min(next) } else { end };
