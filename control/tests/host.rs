@@ -1,15 +1,21 @@
 //! Two devices in one process, joined by rings, through the host API.
 
-use control::controller::{ProfileSpec, Request};
+use control::controller::{
+    CcAlgorithm, CcStep, EvEdits, EvEventMask, EvName, EvProfileStep, EvReplacement, FormatKind, FormatStep, Mode,
+    ProfileSpec, Request,
+};
 use control::host::{
-    AsyncEvent, CompletionQueue, Device, DeviceSpec, HostError, LifeState, MemoryRegion, QueuePair, ToInit, ToRtr,
-    ToRts, WriteRequest,
+    AsyncEvent, CompletionQueue, ControlError, Device, DeviceSpec, HostError, LifeState, MemoryRegion, Question,
+    QuestionError, QueuePair, ToInit, ToRtr, ToRts, WriteRequest,
 };
 use control::neighbour::{InterfaceAddress, NeighbourError};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{Eal, EalOptions, Port, PortConfig};
 use dataplane::memory::{Access, Buffer, Key};
-use dataplane::nic::{Advertised, CompletionEntry, Endpoint, NicParams, Operation, PathSpec, PortId, Status};
+use dataplane::nic::{
+    Advertised, CompletionEntry, Endpoint, EndpointAsk, EvState, NicParams, Operation, PathSpec, PortId, Status,
+};
+use dataplane::path::profile::{Copies, ErrorKind, ProfileState};
 use dataplane::time::MS;
 use dataplane::transport::{Psn, TransportParams};
 use std::net::{IpAddr, Ipv4Addr};
@@ -319,4 +325,74 @@ fn a_device_that_is_joined_to_another_asks_for_nobody_and_says_so() {
     assert!(!a.device.has_neighbours());
     let error = a.device.reach(ip(1), &[]).unwrap_err().to_string();
     assert!(error.contains("10.9.0.2 is not asked for") && error.contains("no port on an Ethernet"), "{error}");
+}
+
+#[test]
+fn a_controller_makes_profiles_hears_of_their_evs_and_asks_the_other_device_without_a_qp() {
+    let [a, b] = pair(2, 64);
+    let device = &a.device;
+    let format = FormatStep {
+        to: Some(ProfileState::Offline),
+        kind: Some(FormatKind::Udp),
+        widths: Some(vec![16]),
+        ..FormatStep::default()
+    };
+    device.modify_ev_format(3, format).unwrap();
+    device.modify_ev_format(3, FormatStep { to: Some(ProfileState::Online), ..FormatStep::default() }).unwrap();
+    assert_eq!(device.ev_format(3).unwrap().state, ProfileState::Online);
+    let name = |value: u8| EvName { bits: std::array::from_fn(|at| if at == 1 { value } else { 0 }), port: 1 };
+    let evs = [4, 5].map(|value| EvReplacement {
+        current: EvName::UNPOPULATED,
+        new: name(value),
+        state: EvState::Good,
+        copies: Copies::One,
+    });
+    let profile = EvProfileStep {
+        to: Some(ProfileState::Offline),
+        mode: Some(Mode::Explicit),
+        format: Some(3),
+        count: Some(2),
+        min_active: Some(1),
+        event_mask: Some(EvEventMask { assumed_bad: true, good: true }),
+        evs: Some(EvEdits::Replace(evs.to_vec())),
+        ..EvProfileStep::default()
+    };
+    device.modify_ev_profile(9, profile).unwrap();
+    let online = EvProfileStep { to: Some(ProfileState::Online), ..EvProfileStep::default() };
+    device.modify_ev_profile(9, online.clone()).unwrap();
+    let Err(ControlError::Step(again)) = device.modify_ev_profile(9, online) else { panic!("it is ONLINE") };
+    assert_eq!(again.kind(), ErrorKind::InvalidState);
+    let events = device.ev_events(8).unwrap();
+    let bad = EvEdits::SetState(vec![(name(5), EvState::AssumedBad)]);
+    device.modify_ev_profile(9, EvProfileStep { evs: Some(bad), ..EvProfileStep::default() }).unwrap();
+    let event = events.poll().unwrap();
+    assert_eq!((event.change.profile, event.change.ev, event.change.state), (9, name(5), EvState::AssumedBad));
+    assert_eq!(device.evs_of(9).unwrap(), [Some((name(4), EvState::Good)), Some((name(5), EvState::AssumedBad))]);
+    let cc = CcStep { to: Some(ProfileState::Offline), algorithm: Some(CcAlgorithm::None), ..CcStep::default() };
+    device.modify_cc_profile(2, cc).unwrap();
+    let qp = device.domain().create_qp(&a.cq, &a.cq).unwrap();
+    assert_eq!(qp.bind_congestion(2), Err(HostError::Congestion { id: 2, state: ProfileState::Offline }));
+
+    // Each end has its own workers: the answers come to that which asked.
+    let question = |n: u32| Question {
+        local: Endpoint { mac: device.ports()[0].mac, ip: ip(0) },
+        remote: Endpoint { mac: b.device.ports()[0].mac, ip: ip(1) },
+        vlan: None,
+        port: PortId(0),
+        ev: 300 + n,
+        segment: None,
+        dscp: 0,
+        ask: EndpointAsk::EvProbe,
+    };
+    let questions: Vec<Question> = (0..40).map(question).collect();
+    let answers = device.ask_endpoints(&questions, Duration::from_secs(10)).unwrap();
+    let mut places: Vec<usize> = answers.iter().map(|(place, _)| *place).collect();
+    places.sort_unstable();
+    assert_eq!(places, (0..40).collect::<Vec<_>>());
+    assert!(answers.iter().all(|(_, answer)| answer.port == PortId(0) && answer.rtt_ns > 0));
+    let wrong = Question { port: PortId(1), ..question(0) };
+    assert_eq!(device.ask_endpoints(&[wrong], Duration::ZERO), Err(QuestionError::NoSuchPort(2)));
+    let nobody = Question { remote: Endpoint { ip: ip(7), ..question(0).remote }, ..question(0) };
+    let silent = Question { ask: EndpointAsk::PortStatus { up: 1 }, ..nobody };
+    assert_eq!(device.ask_endpoints(&[silent], Duration::from_millis(20)), Ok(Vec::new()));
 }

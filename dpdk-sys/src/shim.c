@@ -15,21 +15,62 @@
 const uint64_t mrc_rss_addresses = RTE_ETH_RSS_IP;
 const uint64_t mrc_multi_segs = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 
-static inline void describe(const struct rte_mbuf *m, struct mrc_seg *s)
+/* Both lines of an mbuf: where its data is, and what comes next. */
+static inline void prefetch_mbuf(const struct rte_mbuf *m)
 {
-	s->data = rte_pktmbuf_mtod(m, void *);
-	s->pkt_len = rte_pktmbuf_pkt_len(m);
-	s->data_len = rte_pktmbuf_data_len(m);
-	s->nb_segs = m->nb_segs;
-	rte_prefetch0(s->data);
+	rte_prefetch0(m);
+	rte_prefetch0((const char *)m + RTE_CACHE_LINE_SIZE);
 }
 
+/* The first lines of what will be read: all headers, or a small frame. */
+static inline void prefetch_data(const char *data, uint16_t len)
+{
+	for (uint16_t at = 0; at < len && at < 4 * RTE_CACHE_LINE_SIZE; at += RTE_CACHE_LINE_SIZE)
+		rte_prefetch0(data + at);
+}
+
+/* Lines come from another core's cache, and one says where the next is: each round asks for all of a burst before the next round looks. */
 void mrc_describe(struct rte_mbuf *const *mbufs, struct mrc_seg *segs, uint16_t n)
 {
+	uint32_t chains = 0;
+
 	for (uint16_t i = 0; i < n; i++)
-		rte_prefetch0(mbufs[i]);
-	for (uint16_t i = 0; i < n; i++)
-		describe(mbufs[i], &segs[i]);
+		prefetch_mbuf(mbufs[i]);
+	for (uint16_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = mbufs[i];
+		struct mrc_seg *s = &segs[i];
+
+		s->data = rte_pktmbuf_mtod(m, void *);
+		s->pkt_len = rte_pktmbuf_pkt_len(m);
+		s->data_len = rte_pktmbuf_data_len(m);
+		s->nb_segs = m->nb_segs;
+		prefetch_data(s->data, s->data_len);
+		if (m->nb_segs > 1 && m->next != NULL) {
+			chains |= 1u << i;
+			prefetch_mbuf(m->next);
+		}
+	}
+	for (uint32_t left = chains; left != 0; left &= left - 1) {
+		int i = __builtin_ctz(left);
+		const struct rte_mbuf *m = mbufs[i]->next;
+
+		segs[i].more[0] = rte_pktmbuf_mtod(m, void *);
+		segs[i].more_len[0] = rte_pktmbuf_data_len(m);
+		segs[i].more_len[1] = 0;
+		prefetch_data(segs[i].more[0], segs[i].more_len[0]);
+		if (m->next != NULL)
+			prefetch_mbuf(m->next);
+	}
+	for (uint32_t left = chains; left != 0; left &= left - 1) {
+		int i = __builtin_ctz(left);
+		const struct rte_mbuf *m = mbufs[i]->next->next;
+
+		if (m == NULL)
+			continue;
+		segs[i].more[1] = rte_pktmbuf_mtod(m, void *);
+		segs[i].more_len[1] = rte_pktmbuf_data_len(m);
+		prefetch_data(segs[i].more[1], segs[i].more_len[1]);
+	}
 }
 
 uint16_t mrc_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, struct mrc_seg *segs, uint16_t n)

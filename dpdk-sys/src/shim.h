@@ -20,12 +20,17 @@
 #include <rte_ring.h>
 #include <rte_version.h>
 
+/* Segments behind the first that are described with it. */
+#define MRC_MORE_SEGS 2
+
 /* What a reader needs to know of a received mbuf. */
 struct mrc_seg {
 	void *data;        /* first byte of the first segment */
 	uint32_t pkt_len;  /* bytes in the whole chain */
 	uint16_t data_len; /* bytes in the first segment */
 	uint16_t nb_segs;
+	void *more[MRC_MORE_SEGS];        /* first bytes of the second and the third segment, where there are such */
+	uint16_t more_len[MRC_MORE_SEGS]; /* bytes in them */
 };
 
 /* Reads a burst and prefetches the first line of each frame. */

@@ -34,7 +34,7 @@ fn built(program: &str) -> PathBuf {
     let (root, path) = (Path::new(env!("CARGO_MANIFEST_DIR")), dir.path().join(program));
     if !path.exists() {
         let output = run(Command::new("cc")
-            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-I"])
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-I"])
             .arg(root.join("include"))
             .arg("-o")
             .arg(&path)

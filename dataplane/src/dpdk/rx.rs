@@ -100,7 +100,7 @@ impl Batch {
         } else {
             gather(mbuf, first, first_len, self.scratch.get_mut(..wanted)?)
         };
-        Some(Frame { head, len, first, first_len, mbuf })
+        Some(Frame { head, len, first, first_len, seg, mbuf })
     }
 
     /// What is known of frame `index`, taken or not.
@@ -215,6 +215,7 @@ pub struct Frame<'a> {
     len: usize,
     first: *const u8,
     first_len: usize,
+    seg: &'a sys::mrc_seg,
     mbuf: NonNull<sys::rte_mbuf>,
 }
 
@@ -247,10 +248,14 @@ impl RxFrame for Frame<'_> {
             start += seg_len;
             start < end
         };
-        if end <= self.first_len {
-            piece(self.first, self.first_len);
-        } else {
+        if usize::from(self.seg.nb_segs) > 1 + self.seg.more.len() {
             walk(self.mbuf, self.first, self.first_len, piece);
+            return;
+        }
+        let mut goes_on = piece(self.first, self.first_len);
+        let behind = usize::from(self.seg.nb_segs).saturating_sub(1);
+        for (&data, &len) in self.seg.more.iter().zip(&self.seg.more_len).take(behind) {
+            goes_on = goes_on && piece(data.cast::<u8>().cast_const(), len.into());
         }
     }
 }

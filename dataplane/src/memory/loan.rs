@@ -6,6 +6,7 @@
 
 use super::{Buffer, Key, Target};
 use core::ptr::NonNull;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
@@ -46,7 +47,8 @@ struct Own {
 pub struct Loans {
     counts: Box<[LoanCount]>,
     own: Vec<Own>,
-    free: Vec<LoanId>,
+    /// The one that rested longest is taken first: its count is in nobody's way.
+    free: VecDeque<LoanId>,
     /// Of messages that ended before all was back.
     away: Vec<LoanId>,
 }
@@ -108,7 +110,7 @@ impl Loans {
         Loans {
             counts: (0..LOANS_MAX).map(|_| count()).collect(),
             own: (0..LOANS_MAX).map(|_| own()).collect(),
-            free: (0..LOANS_MAX as u32).rev().map(LoanId).collect(),
+            free: (0..LOANS_MAX as u32).map(LoanId).collect(),
             away: Vec::with_capacity(LOANS_MAX),
         }
     }
@@ -126,7 +128,7 @@ impl Loans {
         if self.free.is_empty() {
             self.sweep();
         }
-        let id = self.free.pop()?;
+        let id = self.free.pop_front()?;
         let own = &mut self.own[id.0 as usize];
         own.in_use = true;
         own.key = key;
@@ -169,11 +171,12 @@ impl Loans {
         }
         let own = &mut self.own[id.0 as usize];
         own.in_use = false;
-        if own.lent > 0 {
+        // Seldom: the count is in the cache of whoever frees frames.
+        if own.lent >= PIECES_MAX / 2 {
             own.lent = 0;
             self.counts[id.0 as usize].count.store(ALL_BACK, Ordering::Relaxed);
         }
-        self.free.push(id);
+        self.free.push_back(id);
         true
     }
 

@@ -1,6 +1,7 @@
 /* What a controller does: formats of EVs, EV profiles, CC profiles and probes. The argument says which part. */
 #include "controller.h"
 #include <linux/capability.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 
 static void set_net_admin(int on) {
@@ -583,6 +584,24 @@ static void congestion(void) {
     tear_down(&qps);
 }
 
+/* Operations that nobody answers, as many as may wait and more, for two seconds. */
+static void *unanswered(void *context) {
+    enum { TOO_MANY = 300 };
+    static struct mrc_ctl_ep_req req[TOO_MANY];
+    static struct mrc_ctl_ep_rsp rsp[TOO_MANY];
+    struct control *all = context;
+    int count = 7;
+    for (int n = 0; n < TOO_MANY; n++) {
+        req[n] = (struct mrc_ctl_ep_req){.req_id = (uint16_t)n, .ev_fmt_mode = MRC_CTL_EV_FMT_MODE_UDP};
+        req[n].req_ev.port = 1;
+        req[n].op.port_status_update.port_status = 2;
+        CHECK(ibv_query_gid(all->verbs, 1, 3, &req[n].dgid) == 0);
+    }
+    MINUS(mrc_ctl_ep_batch_send_wait(all->mrc, 0, MRC_CTL_EP_OP_PORT_STATUS_UPDATE, req, TOO_MANY, 2000000000, rsp, &count), ETIMEDOUT);
+    CHECK(count == 0);
+    return NULL;
+}
+
 /* Probes go out of the port and come back; nobody else answers. */
 static void probes(void) {
     struct control all = begin();
@@ -641,6 +660,17 @@ static void probes(void) {
     CHECK(count == 0);
     req[0].op.port_status_update.port_status = 1; /* there is no port 0 */
     MINUS(PROBE(0, MRC_CTL_EP_OP_PORT_STATUS_UPDATE, 1), EINVAL);
+    /* While so many wait there is no room for one more, and afterwards there is. */
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, unanswered, &all) == 0);
+    double limit = seconds() + 20;
+    do {
+        CHECK(seconds() < limit);
+        errno = 0;
+    } while (mrc_ctl_ep_batch_send_wait(mrc, 0, MRC_CTL_EP_OP_EV_PROBE, req, 1, 20000000, rsp, &count) == 0 || errno == ETIMEDOUT);
+    CHECK(errno == EAGAIN && count == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(PROBE(0, MRC_CTL_EP_OP_EV_PROBE, 1) == 0 && count == 1);
     end(&all);
 
     struct all qps;
