@@ -1,9 +1,11 @@
 //! What driver and machine allow, in the same run: the same frames over a pair of rings, without MRC. The sender writes headers that are ready,
 //! payload and iCRC; the receiver checks the iCRC and copies the payload to its place. There is no key, no window, no acknowledgement and no
-//! completion.
+//! completion. Rounds are those of the bench, so that memory is in the same caches: the source is filled anew and the target checked between them, while
+//! the clock stands still.
 
 use super::report::Latency;
 use super::{Error, Options};
+use crate::pattern;
 use dataplane::Ns;
 use dataplane::dpdk::{App, Clock, Eal, Engine, Lane, Poll, Port, PortConfig, TxPorts, Worker, WorkerOptions, Workers};
 use dataplane::memory::{
@@ -17,7 +19,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const DOMAIN: Domain = Domain(0);
@@ -84,9 +86,8 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(payload: usize, bytes: usize) -> Ground {
+    fn new(payload: usize, memory: Arc<Buffer>) -> Ground {
         let key = Keys::default().allocate().expect("the first key");
-        let memory = Buffer::new(bytes.max(payload));
         let region =
             Region { domain: DOMAIN, access: Access { remote_write: true }, iova: 0, memory: Arc::clone(&memory) };
         let mut table = Table::default();
@@ -123,15 +124,75 @@ impl Ground {
     }
 }
 
+/// How far a sender is.
+enum Phase {
+    /// The memory is filled; the round begins at the next turn, with a fresh reading of the clock.
+    Filled,
+    /// Frames of the round are to be sent, or not received yet.
+    Sending {
+        began: Ns,
+        left: u64,
+    },
+    Over,
+}
+
 struct Sender {
     ground: Ground,
     loans: Loans,
-    until: Option<Ns>,
-    duration_ns: u64,
-    over: bool,
+    target: Arc<Buffer>,
+    /// Frames of a round: each has a place of its own in the memory.
+    a_round: u64,
+    /// Frames sent, and those that the receiver has placed.
+    sent: u64,
+    placed: Arc<AtomicU64>,
+    phase: Phase,
+    rounds: u64,
+    sending_ns: u64,
+    limit_ns: u64,
+    verified: bool,
 }
 
 impl Sender {
+    fn turn(&mut self, now: Ns, out: &mut TxPorts) -> usize {
+        match self.phase {
+            Phase::Filled => {
+                self.phase = Phase::Sending { began: now, left: self.a_round };
+                0
+            }
+            Phase::Sending { began, left: 0 } => {
+                if self.placed.load(Ordering::Acquire) >= self.sent {
+                    self.sending_ns += now.since(began);
+                    self.end_round();
+                }
+                0
+            }
+            Phase::Sending { began, left } => {
+                let most = left.min(BURST as u64);
+                let sent = (0..most).take_while(|_| self.send(out)).count();
+                self.sent += sent as u64;
+                self.phase = Phase::Sending { began, left: left - sent as u64 };
+                sent
+            }
+            Phase::Over => 0,
+        }
+    }
+
+    fn end_round(&mut self) {
+        let bytes = self.a_round as usize * self.ground.payload;
+        self.verified &= pattern::holds(&self.target, 0, bytes, self.rounds);
+        if self.sending_ns >= self.limit_ns || !self.verified {
+            self.phase = Phase::Over;
+            return;
+        }
+        self.rounds += 1;
+        pattern::fill(&self.ground.memory, 0, bytes, self.rounds);
+        self.phase = Phase::Filled;
+    }
+
+    fn frames_per_s(&self) -> f64 {
+        self.sent as f64 * 1e9 / self.sending_ns.max(1) as f64
+    }
+
     fn send(&mut self, out: &mut TxPorts) -> bool {
         let (port, va) = (PortId(0), self.ground.next());
         let Ground { table, key, template, headers, payload, .. } = &self.ground;
@@ -140,16 +201,17 @@ impl Sender {
         let lead = HEAD_MAX.saturating_sub(end).next_multiple_of(64);
         let lends = payload >= LENT_MIN && self.loans.is_allowed() && out.takes_pieces(port) && lead < payload;
         let written = if lends {
-            let rest = source.skip(lead);
+            let (rest, pad) = (source.skip(lead), padding(payload));
             let Some(id) = self.loans.take(key, &self.ground.memory) else { return false };
-            let slot = self.loans.lend(id, &rest).and_then(|lent| out.slot_around(port, end + lead, lent, ICRC_LEN));
+            let slot =
+                self.loans.lend(id, &rest).and_then(|lent| out.slot_around(port, end + lead, lent, pad + ICRC_LEN));
             self.loans.abandon(id);
             let Some((head, tail)) = slot else { return false };
             head[..end].copy_from_slice(headers);
             source.copy_out(&mut head[end..]);
             template.icrc_over(head).is_some_and(|mut icrc| {
                 checksum_extent(&rest.extent(), &mut icrc);
-                Template::end(tail, icrc, 0)
+                Template::end(tail, icrc, pad)
             })
         } else {
             let Some(frame) = out.slot(port, self.ground.frame_len()) else { return false };
@@ -166,15 +228,12 @@ impl Sender {
 
 struct Receiver {
     ground: Ground,
-    received: u64,
-    /// Frames whose iCRC was wrong.
-    bad: u64,
-    first: Option<(Ns, u64)>,
-    last: Ns,
+    placed: Arc<AtomicU64>,
 }
 
 impl Receiver {
-    fn take<F: RxFrame>(&mut self, now: Ns, frame: &F) {
+    /// Places a frame, if it is right; one that is not is missed by the sender.
+    fn take<F: RxFrame>(&mut self, frame: &F) {
         let (end, icrc_at) = (self.ground.headers.len(), self.ground.frame_len() - ICRC_LEN);
         let known = frame.head().len().min(icrc_at);
         let holds = Icrc::over(&frame.head()[..known], IP_AT, UDP_AT).is_some_and(|mut icrc| {
@@ -182,22 +241,11 @@ impl Receiver {
             icrc.finish() == read_bytes::<ICRC_LEN, F>(frame, icrc_at)
         });
         let (va, key, payload) = (self.ground.next(), self.ground.key, self.ground.payload);
-        match self.ground.table.remote_write(DOMAIN, key, va, payload) {
-            Ok(target) if holds => target.place(frame, end),
-            _ => self.bad += 1,
+        if let (true, Ok(target)) = (holds, self.ground.table.remote_write(DOMAIN, key, va, payload)) {
+            target.place(frame, end);
         }
-        self.received += 1;
-        self.last = now;
-        // What came in the first turn was on its way before the clock started.
-        match self.first {
-            Some((at, _)) if at != now => {}
-            _ => self.first = Some((now, self.received)),
-        }
-    }
-
-    fn frames_per_s(&self) -> f64 {
-        let (first, before) = self.first.unwrap_or_default();
-        (self.received - before) as f64 * 1e9 / self.last.since(first).max(1) as f64
+        // One writer.
+        self.placed.store(self.placed.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 }
 
@@ -213,7 +261,7 @@ struct Asker {
 impl Engine for End {
     fn receive<F: RxFrame>(&mut self, now: Ns, _port: PortId, frame: &F) {
         match self {
-            End::Receiver(receiver) => receiver.take(now, frame),
+            End::Receiver(receiver) => receiver.take(frame),
             End::Answerer { owes } => *owes += 1,
             End::Asker(asker) => {
                 if let Some(asked) = asker.asked.take() {
@@ -231,11 +279,7 @@ impl Engine for End {
 
     fn transmit(&mut self, now: Ns, out: &mut TxPorts) -> usize {
         match self {
-            End::Sender(sender) => {
-                let until = *sender.until.get_or_insert(now + sender.duration_ns);
-                sender.over = now >= until;
-                if sender.over { 0 } else { (0..BURST).take_while(|_| sender.send(out)).count() }
-            }
+            End::Sender(sender) => sender.turn(now, out),
             End::Asker(asker) => {
                 asker.until.get_or_insert(now + asker.duration_ns);
                 let asks = core::mem::take(&mut asker.asks) && small_frame(out);
@@ -273,7 +317,7 @@ struct UntilOver(Arc<AtomicBool>);
 impl App<End> for UntilOver {
     fn poll(&mut self, now: Ns, end: &mut End) -> Poll {
         let over = match end {
-            End::Sender(sender) => sender.over,
+            End::Sender(sender) => matches!(sender.phase, Phase::Over),
             End::Asker(asker) => asker.until.is_some_and(|until| now >= until),
             End::Receiver(_) | End::Answerer { .. } => self.0.load(Ordering::Relaxed),
         };
@@ -318,14 +362,28 @@ impl Place<'_> {
 
     /// Frames a second, each with `payload` bytes out of as much memory as the NICs have.
     pub(super) fn bare(&self, payload: usize) -> Result<f64, Error> {
-        let ground = || Ground::new(payload, self.options.memory);
-        let loans = if self.options.copy { Loans::default() } else { Loans::new() };
-        let sender = Sender { ground: ground(), loans, until: None, duration_ns: self.duration_ns(), over: false };
-        let receiver = Receiver { ground: ground(), received: 0, bad: 0, first: None, last: Ns::ZERO };
-        let [_, receiver] = self.run([End::Sender(Box::new(sender)), End::Receiver(Box::new(receiver))])?;
-        match receiver {
-            End::Receiver(receiver) if receiver.bad == 0 => Ok(receiver.frames_per_s()),
-            _ => Err(Error::Failure("frames of the anchors came with a wrong iCRC".into())),
+        let a_round = (self.options.memory / payload.max(1)).max(1);
+        let [source, target] = [(); 2].map(|()| Buffer::new(a_round * payload));
+        pattern::fill(&source, 0, a_round * payload, 1);
+        let placed: Arc<AtomicU64> = Arc::default();
+        let receiver = Receiver { ground: Ground::new(payload, Arc::clone(&target)), placed: Arc::clone(&placed) };
+        let sender = Sender {
+            ground: Ground::new(payload, source),
+            loans: if self.options.copy { Loans::default() } else { Loans::new() },
+            target,
+            a_round: a_round as u64,
+            sent: 0,
+            placed,
+            phase: Phase::Filled,
+            rounds: 1,
+            sending_ns: 0,
+            limit_ns: self.duration_ns(),
+            verified: true,
+        };
+        let [sender, _] = self.run([End::Sender(Box::new(sender)), End::Receiver(Box::new(receiver))])?;
+        match sender {
+            End::Sender(sender) if sender.verified => Ok(sender.frames_per_s()),
+            _ => Err(Error::Failure("the frames of the anchors did not carry what was sent".into())),
         }
     }
 

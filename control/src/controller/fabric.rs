@@ -116,6 +116,10 @@ impl Overseer for FabricOverseer {
     fn poll(&mut self, now: Ns, fabric: &mut LiveFabric) -> bool {
         let mut did = false;
         for _ in 0..BATCH {
+            // As for the link of a worker: no fence for nothing.
+            if self.shared.commands.is_empty() {
+                break;
+            }
             let Some(command) = self.shared.commands.pop() else { break };
             did = true;
             match command {

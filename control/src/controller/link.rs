@@ -91,6 +91,10 @@ impl WorkerEnd {
     pub fn exchange(&mut self, now: Ns, nic: &mut Nic) -> bool {
         let mut did = false;
         for _ in 0..BATCH {
+            // A ring that is empty, as nearly always, is seen so without the fence of a pop.
+            if self.shared.commands.is_empty() {
+                break;
+            }
             let Some(command) = self.shared.commands.pop() else { break };
             did = true;
             if let Some(event) = carry_out(now, nic, command) {

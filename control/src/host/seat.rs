@@ -51,6 +51,10 @@ impl Seat {
     #[inline]
     fn work(&mut self, now: Ns, nic: &mut Nic, most: usize) -> bool {
         for done in 0..most {
+            // A ring that is empty is seen so without the fence of a pop.
+            if self.jobs.is_empty() {
+                return done > 0;
+            }
             match self.jobs.pop() {
                 Some(Job::Write(qpn, request)) => self.books.write(nic, qpn, &request),
                 Some(Job::Receive(qpn, wr_id)) => self.books.receive(nic, qpn, wr_id),
