@@ -112,11 +112,9 @@ impl Ground {
         Ground { table, key, memory, template, headers: frame, payload, at: 0 }
     }
 
-    /// The place of the next payload.
-    fn next(&mut self) -> u64 {
-        let at = self.at;
-        self.at = if at + 2 * self.payload > self.memory.len() { 0 } else { at + self.payload };
-        at as u64
+    /// The next payload has another place.
+    fn step(&mut self) {
+        self.at = if self.at + 2 * self.payload > self.memory.len() { 0 } else { self.at + self.payload };
     }
 
     const fn frame_len(&self) -> usize {
@@ -194,7 +192,7 @@ impl Sender {
     }
 
     fn send(&mut self, out: &mut TxPorts) -> bool {
-        let (port, va) = (PortId(0), self.ground.next());
+        let (port, va) = (PortId(0), self.ground.at as u64);
         let Ground { table, key, template, headers, payload, .. } = &self.ground;
         let (key, payload, end) = (*key, *payload, headers.len());
         let Ok(source) = table.local(DOMAIN, key, va, payload) else { return false };
@@ -221,6 +219,7 @@ impl Sender {
         };
         if written {
             out.commit();
+            self.ground.step();
         }
         written
     }
@@ -240,10 +239,11 @@ impl Receiver {
             checksum(frame, known, icrc_at - known, &mut icrc);
             icrc.finish() == read_bytes::<ICRC_LEN, F>(frame, icrc_at)
         });
-        let (va, key, payload) = (self.ground.next(), self.ground.key, self.ground.payload);
+        let (va, key, payload) = (self.ground.at as u64, self.ground.key, self.ground.payload);
         if let (true, Ok(target)) = (holds, self.ground.table.remote_write(DOMAIN, key, va, payload)) {
             target.place(frame, end);
         }
+        self.ground.step();
         // One writer.
         self.placed.store(self.placed.load(Ordering::Relaxed) + 1, Ordering::Release);
     }

@@ -170,8 +170,8 @@ pub struct Nic {
     recall: bool,
     /// Memory for busy QPs.
     rooms: Rooms,
-    /// Slots of QPs that had something to send and have nothing any more, in the order in which they rest.
-    resting: VecDeque<u32>,
+    /// Slots of QPs that had something to send and have nothing any more, and since when, in this order.
+    resting: VecDeque<(u32, Ns)>,
     wheel: Wheel,
     /// Replies that wait for the port.
     control: VecDeque<Reply>,

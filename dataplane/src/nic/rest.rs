@@ -5,45 +5,56 @@ use crate::Ns;
 use crate::time::MS;
 
 /// A QP that posts again within this time, in ns, finds its room where it left it.
-const REST_NS: u64 = 10 * MS;
+const REST_NS: u64 = MS;
+/// QPs that are looked at in a turn.
+const LOOKS: usize = 32;
 
 impl Nic {
     /// A QP that has become idle begins to rest.
     #[inline]
     pub(super) fn rest(&mut self, slot: usize) {
+        let now = self.clock;
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
         if !qp.requester.is_idle() || !qp.requester.has_room() {
             return;
         }
         // Timers come by while it rests.
         if !core::mem::replace(&mut qp.rests, true) {
-            self.resting.push_back(slot as u32);
-            qp.idle_since = self.clock;
+            self.resting.push_back((slot as u32, now));
+            qp.idle_since = now;
         } else if qp.idle_since < qp.busy_since {
-            qp.idle_since = self.clock;
+            qp.idle_since = now;
         }
     }
 
-    /// Takes the room of a QP that has rested. One is looked at in a turn: there is no hurry.
+    /// Takes the rooms of QPs that have rested.
     #[inline]
     pub(super) fn clear_rooms(&mut self, now: Ns) {
-        let Some(&slot) = self.resting.front() else { return };
-        let Some(qp) = self.qps.get_mut(slot as usize).and_then(|entry| entry.as_deref_mut()).filter(|qp| qp.rests)
-        else {
-            self.resting.pop_front();
-            return;
-        };
+        for _ in 0..LOOKS {
+            match self.resting.front() {
+                Some(&(slot, since)) if now.since(since) >= REST_NS => {
+                    self.resting.pop_front();
+                    self.clear_room(now, slot);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the room of a QP that began to rest long ago, unless it has been busy in between.
+    #[inline]
+    fn clear_room(&mut self, now: Ns, slot: u32) {
+        let entry = self.qps.get_mut(slot as usize).and_then(|entry| entry.as_deref_mut());
+        let Some(qp) = entry.filter(|qp| qp.rests) else { return };
         let is_idle = qp.requester.is_idle();
         if is_idle && now.since(qp.idle_since) < REST_NS {
-            // Those behind may rest for longer: this one has been busy in between.
-            self.resting.rotate_left(1);
+            self.resting.push_back((slot, qp.idle_since));
             return;
         }
         if is_idle {
             qp.requester.leave(&mut self.rooms);
         }
         qp.rests = false;
-        self.resting.pop_front();
     }
 }
 
@@ -63,12 +74,10 @@ mod tests {
         send_empty(&mut nic, Ns(0), qpns[0], 0);
         send_empty(&mut nic, Ns(0), qpns[1], 0);
         assert!(has_room(&nic, 0) && has_room(&nic, 1) && !has_room(&nic, 2));
-        nic.on_time(Ns(5 * MS));
-        send_empty(&mut nic, Ns(5 * MS), qpns[1], 1);
-        for turn in 0..4 {
-            nic.on_time(Ns(10 * MS + turn));
-        }
-        assert!(!has_room(&nic, 0) && has_room(&nic, 1), "ten milliseconds after its last");
+        nic.on_time(Ns(MS / 2));
+        send_empty(&mut nic, Ns(MS / 2), qpns[1], 1);
+        nic.on_time(Ns(MS));
+        assert!(!has_room(&nic, 0) && has_room(&nic, 1), "a millisecond after its last");
         // A request that waits needs its room, however long that takes.
         let request = WriteRequest {
             wr_id: 1,
@@ -81,9 +90,7 @@ mod tests {
             signaled: true,
         };
         nic.post_write(qpns[2], &request).unwrap();
-        for turn in 0..8 {
-            nic.on_time(Ns(15 * MS + turn));
-        }
+        nic.on_time(Ns(5 * MS));
         assert!(!has_room(&nic, 1) && has_room(&nic, 2));
         assert_eq!(nic.post_write(qpns[0], &request), Ok(()));
         assert!(nic.resting.is_empty() && nic.post_write(qpns[0], &request) != Err(PostError::NotReady));

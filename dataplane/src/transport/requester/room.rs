@@ -5,8 +5,8 @@ use super::super::lists::Link;
 use super::{EMPTY, Message, Requester, Slot};
 use std::collections::VecDeque;
 
-/// Rooms that nobody uses are kept up to this number.
-const KEPT_MAX: usize = 64;
+/// Rooms that nobody uses are kept up to this number: making one takes long, since all of it is written.
+const KEPT_MAX: usize = 1024;
 
 /// Room for the packets of a window and the messages of a send queue.
 struct Room {
