@@ -11,7 +11,7 @@ use dataplane::memory::{Buffer, Key};
 use dataplane::nic::{EvState, Nic, Qpn, Stats, Status, WriteRequest};
 use dataplane::time::{MS, SEC};
 use hdrhistogram::Histogram;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -133,7 +133,8 @@ pub(super) struct Requester {
     in_flight: Vec<usize>,
     /// Messages of the round that were posted on each QP: the immediate of the next.
     sequence: Vec<u32>,
-    next_qp: usize,
+    /// QPs that have fewer requests in flight than they may, in the order of their turns.
+    ready: VecDeque<u32>,
     rounds: u64,
     /// The engine's counters when the last size was done.
     counted: HashMap<&'static str, u64>,
@@ -220,7 +221,7 @@ impl Requester {
             qp_of_slot,
             in_flight: vec![0; qps],
             sequence: vec![0; qps],
-            next_qp: 0,
+            ready: (0..qps as u32).collect(),
             rounds: 0,
             counted: HashMap::new(),
             wires: None,
@@ -249,7 +250,9 @@ impl Requester {
             None => Phase::Waiting,
             Some(Command::Quit) => Phase::Over,
             Some(Command::Measure { size, depth, ns }) => {
+                // Nothing is in flight.
                 self.peer.depth = depth;
+                self.ready = (0..self.peer.qps.len() as u32).collect();
                 self.begin(nic, size, ns)
             }
         };
@@ -329,9 +332,12 @@ impl Requester {
         let before = run.completed;
         while let Some(entry) = nic.poll() {
             run.completed += 1;
-            if let Some(in_flight) =
-                self.qp_of_slot.get(entry.qpn.slot()).and_then(|&at| self.in_flight.get_mut(at as usize))
+            if let Some(&at) = self.qp_of_slot.get(entry.qpn.slot())
+                && let Some(in_flight) = self.in_flight.get_mut(at as usize)
             {
+                if *in_flight == self.peer.depth {
+                    self.ready.push_back(at);
+                }
                 *in_flight -= 1;
             }
             match entry.completion.status {
@@ -357,15 +363,11 @@ impl Requester {
 
     fn post(&mut self, now: Ns, nic: &mut Nic, run: &mut Run) -> usize {
         let mut posted = 0;
-        let mut full = 0;
-        while posted < POSTS_A_TURN && run.posted < run.a_round && full < self.peer.qps.len() {
-            let at = self.next_qp;
-            self.next_qp = (at + 1) % self.peer.qps.len();
-            if self.in_flight[at] >= self.peer.depth {
-                full += 1;
-                continue;
-            }
-            full = 0;
+        while posted < POSTS_A_TURN
+            && run.posted < run.a_round
+            && let Some(&at) = self.ready.front()
+        {
+            let at = at as usize;
             let offset = (run.posted * run.size) as u64;
             let request = WriteRequest {
                 wr_id: now.0,
@@ -382,7 +384,11 @@ impl Requester {
                 run.outcome.fault.get_or_insert_with(|| refusal.to_string());
                 break;
             }
+            self.ready.pop_front();
             self.in_flight[at] += 1;
+            if self.in_flight[at] < self.peer.depth {
+                self.ready.push_back(at as u32);
+            }
             self.sequence[at] = self.sequence[at].wrapping_add(1);
             run.posted += 1;
             posted += 1;
