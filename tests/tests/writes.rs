@@ -227,6 +227,29 @@ fn three_hundred_lost_packets_are_sent_again_exactly_once_although_the_bitmap_is
 }
 
 #[test]
+fn a_burst_that_lost_a_packet_draws_one_sack_which_shows_all_the_others() {
+    let params = NicParams { merge_sacks: true, ..NicParams::default() };
+    let mut pair = Pair::new(params, 60 * 4096, Channel::default(), 1);
+    pair.fill(4);
+    // The first, the tenth and the last are lost, and nobody knows before the timer.
+    pair.filter = Some(Box::new(move |now, from, packet, _| {
+        let lost = from == 0 && [0, 9, 59].contains(&packet.bth.psn) && now < Ns(100 * US);
+        if lost { Fate::Drop } else { Fate::Pass }
+    }));
+    let qp = pair.connect(0);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 60 * 4096)).unwrap();
+    pair.run_for(100 * US);
+    let sacks = |pair: &Pair| (pair.nics[1].stats().tx_sacks.get(), pair.nics[1].stats().sacks_merged.get());
+    assert_eq!(sacks(&pair), (1, 56));
+    pair.run_for(SEC);
+    assert_eq!(pair.completions[0].len(), 1);
+    let stats = pair.nics[0].stats();
+    assert_eq!((stats.retransmits.get(), stats.spurious_retransmits.get()), (3, 0));
+    assert_eq!(sacks(&pair), (4, 56), "each of those that are sent again draws its own");
+    assert_eq!(pair.bytes(1, 0, 60 * 4096), pair.bytes(0, 0, 60 * 4096));
+}
+
+#[test]
 fn a_gap_deeper_than_the_reorder_depth_is_a_loss_long_before_the_timeout() {
     let transport = TransportParams { sack_loss_min_retx_pkts: 8, ..TransportParams::default() };
     let params = NicParams { transport, ..NicParams::default() };

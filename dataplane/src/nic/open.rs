@@ -111,6 +111,7 @@ impl Nic {
             rcvd_bytes_seen: 0,
             ack_queued: false,
             sack_queued: false,
+            sack_first: false,
             in_resend: false,
             in_fresh: false,
             rests: false,

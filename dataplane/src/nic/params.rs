@@ -52,8 +52,8 @@ pub struct NicParams {
     pub distinct_retransmit_dscp: bool,
     /// A SACK's SKIP_ONCE passes the EV over once.
     pub ecn_skip: bool,
-    /// A SACK that waits to be sent stands for those that packets behind it draw, as far as its cumulative ACK reports them: one for a burst, where
-    /// frames come in bursts. Marked packets and retransmissions always draw their own.
+    /// A SACK that waits to be sent stands for those that packets behind it draw, as far as its cumulative ACK and its bitmap report them: one for a
+    /// burst, where frames come in bursts. Marked packets and retransmissions always draw their own.
     pub merge_sacks: bool,
     /// The NIC takes part in endpoint operations: it answers EV probes, and hears the answers to its own.
     pub endpoint_operations: bool,

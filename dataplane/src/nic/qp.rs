@@ -306,6 +306,8 @@ pub(super) struct Qp {
     /// A SACK that is neither for a marked packet nor for a retransmission waits in the control queue: it will report what arrives until it is
     /// written.
     pub(super) sack_queued: bool,
+    /// It stands for packets beyond the cumulative ACK, so its bitmap begins there.
+    pub(super) sack_first: bool,
     /// In the group's list of QPs with something to send again.
     pub(super) in_resend: bool,
     /// In the group's list of QPs with something new to send.

@@ -19,6 +19,9 @@ use crate::wire::{
 };
 use core::net::IpAddr;
 
+/// PSNs that the bitmap of a SACK shows.
+const BITMAP_BITS: i32 = 64;
+
 /// ECN field of a packet that a switch marked.
 const CONGESTION_EXPERIENCED: u8 = 3;
 
@@ -232,7 +235,10 @@ impl Nic {
             let marked = packet.ip.ecn == CONGESTION_EXPERIENCED;
             // Marks and retransmissions are told of one by one.
             let is_plain = !marked && !packet.bth.rtx;
-            if self.params.merge_sacks && is_plain && qp.sack_queued && !psn.is_after(qp.responder.cack()) {
+            let ahead = psn.distance(qp.responder.cack());
+            if self.params.merge_sacks && is_plain && qp.sack_queued && ahead <= BITMAP_BITS {
+                // The one that waits has to show it.
+                qp.sack_first |= ahead > 0;
                 self.stats.sacks_merged.add(1);
             } else {
                 let skip = if marked { Skip::Once } else { Skip::None };

@@ -206,7 +206,12 @@ fn compose(qp: &mut Qp, reply: &Reply, now: Ns, service_time: bool, stats: &Stat
     match reply.answer {
         Answer::Sack { origin, skip } => {
             stats.tx_sacks.add(1);
-            qp.sack_queued &= reply.rtx || skip != Skip::None;
+            if !reply.rtx && skip == Skip::None {
+                qp.sack_queued = false;
+                if core::mem::take(&mut qp.sack_first) {
+                    qp.responder.show_first();
+                }
+            }
             let mut sack = qp.responder.sack(origin, skip);
             (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
             sack.cc.tx_timestamp = reply.timestamp(now, service_time);

@@ -381,6 +381,11 @@ impl Responder {
         }
     }
 
+    /// The next SACK shows the first 64 PSNs beyond the cumulative ACK.
+    pub const fn show_first(&mut self) {
+        self.walk = 1;
+    }
+
     /// How far `psn` is from the cumulative ACK. While a SACK waits to be sent, that may have moved on further than 16 bits can
     /// say; then any PSN that has been acknowledged does as well.
     fn offset(&self, psn: Psn) -> i16 {
