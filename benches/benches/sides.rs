@@ -28,6 +28,9 @@ struct Took {
     complete: Duration,
 }
 
+/// A stage by name, and its part of a batch.
+type Stage = (&'static str, fn(&Took) -> Duration);
+
 fn transmit(nic: &mut Nic, now: Ns, burst: &mut Burst) {
     loop {
         let frames = nic.transmit(now, burst);
@@ -48,7 +51,7 @@ impl Stages {
     }
 
     fn batch(&mut self) -> Took {
-        self.pair.now = self.pair.now + 10_000;
+        self.pair.now += 10_000;
         let now = self.pair.now;
         let requests: Vec<_> = (0..BATCH as u64).map(|id| self.pair.write(id, 0, 0, self.len)).collect();
         let [a, b] = &mut self.pair.nics;
@@ -88,7 +91,7 @@ fn sides(c: &mut Criterion) {
     for len in [64, 4096] {
         let mut group = c.benchmark_group(format!("sides/{len}B"));
         group.throughput(Throughput::Elements(BATCH as u64));
-        let stages: [(&str, fn(&Took) -> Duration); 3] = [
+        let stages: [Stage; 3] = [
             ("requester: post and transmit", |took| took.send),
             ("responder: check, place, acknowledge", |took| took.receive),
             ("requester: acknowledgements and completions", |took| took.complete),

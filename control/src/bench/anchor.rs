@@ -288,10 +288,7 @@ impl Engine for End {
                 }
                 usize::from(asks)
             }
-            End::Answerer { owes } => {
-                let sent = (0..core::mem::take(owes)).take_while(|_| small_frame(out)).count();
-                sent
-            }
+            End::Answerer { owes } => (0..core::mem::take(owes)).take_while(|_| small_frame(out)).count(),
             End::Receiver(_) => 0,
         }
     }

@@ -21,6 +21,7 @@ mod life;
 mod limits;
 mod next_hop;
 mod open;
+mod outcome;
 mod params;
 mod paths;
 mod port_status;
@@ -68,10 +69,9 @@ pub use survey::{
 pub use tap::{Direction, FrameBytes, Happening, LifeEvent, PacketKind, QpEnds, Seen, Tap};
 
 use crate::Ns;
-use crate::congestion::Window;
-use crate::memory::{Key, LoanId, Loans, Region, Table};
+use crate::memory::{Key, Loans, Region, Table};
 use crate::path::PortMask;
-use crate::transport::{Fault, Loss, Observer, Rooms, Wheel};
+use crate::transport::{Fault, Observer as _, Rooms, Wheel};
 use crate::wire::Rules;
 use core::net::IpAddr;
 use destination::Destination;
@@ -81,6 +81,7 @@ use group::Group;
 use host::HostBuffer;
 use limits::Limits;
 use open::flush_receives;
+use outcome::Outcome;
 use port_status::PortEvents;
 use probe::Probes;
 use qp::{Qp, QpPath};
@@ -209,79 +210,6 @@ pub struct Nic {
     tap: TapSlot,
     slow: Option<Box<Slow>>,
     stats: Arc<Stats>,
-}
-
-/// Passes what a requester tells on to window, paths, counters and completion queue.
-struct Outcome<'a> {
-    now: Ns,
-    qpn: Qpn,
-    address: IpAddr,
-    window: &'a mut Window,
-    rotation: Option<&'a mut Rotation>,
-    completions: &'a mut VecDeque<CompletionEntry>,
-    events: &'a mut Events,
-    stats: &'a Stats,
-    loans: &'a mut Loans,
-    rooms: &'a mut Rooms,
-    recall: &'a mut bool,
-    /// Packets of the QP whose timers ran out, by this.
-    timeouts: u64,
-    tap: Witness<'a>,
-}
-
-impl Observer for Outcome<'_> {
-    #[inline]
-    fn settled(&mut self, nominal: u32) {
-        self.window.settled(nominal);
-    }
-
-    fn lost(&mut self, nominal: u32, cause: Loss) {
-        match cause {
-            Loss::Gap => self.stats.lost_by_gap.add(1),
-            Loss::Timeout => {
-                self.timeouts += 1;
-                self.stats.lost_by_timeout.add(1);
-            }
-        }
-        self.window.on_loss(self.now, nominal);
-    }
-
-    fn refused(&mut self, nominal: u32, trimmed: bool) {
-        self.stats.refused.add(1);
-        self.window.on_nack(self.now, nominal, trimmed);
-    }
-
-    fn timed_out(&mut self, ev: u32) {
-        self.tap.tell(self.now, Happening::TimedOut { ev });
-        if let Some(rotation) = &mut self.rotation
-            && rotation.spraying.assume_bad(ev, self.now)
-        {
-            self.events.push(self.now, self.address, Whose::Of(rotation.profile), ev, EvState::AssumedBad);
-        }
-    }
-
-    fn spurious(&mut self, times: u64) {
-        self.stats.spurious_retransmits.add(times);
-    }
-
-    #[inline]
-    fn is_returned(&mut self, loan: LoanId) -> bool {
-        self.loans.end(loan)
-    }
-
-    fn abandoned(&mut self, loan: LoanId) {
-        *self.recall |= !self.loans.abandon(loan);
-    }
-
-    #[inline]
-    fn completed(&mut self, completion: Completion, wanted: bool) {
-        let counter = if completion.status == Status::Success { &self.stats.completed } else { &self.stats.failed };
-        counter.add(1);
-        self.tap.tell(self.now, Happening::Completed(completion));
-        if wanted {
-            self.completions.push_back(CompletionEntry { qpn: self.qpn, completion });
-        }
-    }
 }
 
 impl Nic {

@@ -7,20 +7,23 @@
 mod acknowledge;
 mod loss;
 mod message;
+mod outgoing;
 mod room;
 #[cfg(test)]
 mod tests;
 
 pub use acknowledge::{SackReport, reflected_rtt};
 pub use message::{Completion, Operation, PostError, Status, WriteRequest};
+pub use outgoing::{Again, Outgoing};
 pub use room::Rooms;
 
 use super::lists::Lists;
 use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
 use crate::Ns;
-use crate::memory::{Key, LoanId};
-use crate::wire::{Meth, Opcode, Reth};
+use crate::memory::LoanId;
+use crate::wire::{Meth, Reth};
 use message::Message;
+pub(crate) use outgoing::Turn;
 use std::collections::VecDeque;
 
 /// Timer lists: one for each doubling of the timeout, and one for packets that wait after a NACK. Within a list all
@@ -36,19 +39,6 @@ pub enum Loss {
     Gap,
     /// Its timer ran out.
     Timeout,
-}
-
-/// Why a packet goes out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// A gap in SACKs.
-    Gap,
-    /// A timeout.
-    Timeout,
-    /// A NACK.
-    Refused,
-    /// It was not lost: it asks once more for the ACK that completes its message.
-    Ask,
 }
 
 /// What ends a QP from the requester's side.
@@ -96,67 +86,6 @@ pub trait Observer {
     fn abandoned(&mut self, loan: LoanId);
     /// A request ended; `wanted` says whether its poster is to be told (a failure always is).
     fn completed(&mut self, completion: Completion, wanted: bool);
-}
-
-/// Why a packet goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// For the first time.
-    Fresh,
-    /// It was lost, for this reason.
-    Again(Again),
-    /// To ask once more for the ACK that completes a message; it is not in flight.
-    Ask,
-}
-
-/// A packet to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    /// Its PSN.
-    pub psn: Psn,
-    /// Kind of Write.
-    pub opcode: Opcode,
-    /// Ask for a transport ACK.
-    pub ack_request: bool,
-    /// Message header.
-    pub meth: Meth,
-    /// Remote address, key and message length.
-    pub reth: Reth,
-    /// Immediate data, in the last packet of a Write with Immediate.
-    pub immediate: Option<u32>,
-    /// Key of the local region.
-    pub local_key: Key,
-    /// First byte of the payload, as the local region names it.
-    pub local_va: u64,
-    /// Bytes of payload.
-    pub len: u32,
-    /// Number of its message.
-    message: u32,
-    turn: Turn,
-}
-
-impl Outgoing {
-    /// True for everything but a first transmission.
-    #[must_use]
-    pub const fn is_retransmission(&self) -> bool {
-        !matches!(self.turn, Turn::Fresh)
-    }
-
-    /// Why it goes out again; `None` for a first transmission.
-    #[must_use]
-    pub const fn again(&self) -> Option<Again> {
-        match self.turn {
-            Turn::Fresh => None,
-            Turn::Again(cause) => Some(cause),
-            Turn::Ask => Some(Again::Ask),
-        }
-    }
-
-    /// True when the packet counts in flight and its timer starts when the port accepts it.
-    #[must_use]
-    pub const fn is_tracked(&self) -> bool {
-        !matches!(self.turn, Turn::Ask)
-    }
 }
 
 /// What is known of a packet from its first transmission until it is acknowledged.

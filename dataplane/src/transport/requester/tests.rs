@@ -1,6 +1,7 @@
 //! What takes too many packets for a test over the wire.
 
 use super::*;
+use crate::memory::Key;
 use crate::wire::{Aeth, Syndrome};
 
 struct Nobody;
