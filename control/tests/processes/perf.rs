@@ -1,5 +1,6 @@
 //! `mrcnic perf`, client and server.
 
+use mrcnic_tests::veth::Veth;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -289,6 +290,35 @@ fn a_server_for_ever_serves_one_client_after_the_other_and_ends_when_it_is_told_
     signal(&server, "-INT");
     let (code, err) = came(server);
     assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn two_namespaces_that_are_joined_by_a_veth_measure_without_a_neighbour_in_their_files() {
+    let veth = Veth::new(4_500);
+    let dir = tempfile::tempdir().unwrap();
+    let meet = dir.path().join("meet");
+    let files = [("a", 1), ("b", 2)].map(|(name, n)| {
+        let file = dir.path().join(format!("{name}.toml"));
+        let text =
+            format!("[device]\nip = \"10.0.0.{n}/24\"\n\n[[device.port]]\ndevice = \"net_af_packet0,iface=v{name}\"\n");
+        std::fs::write(&file, text).unwrap();
+        file
+    });
+    let end = |n: usize| {
+        let mut command = veth.within(n, &assert_cmd::cargo::cargo_bin("mrcnic"));
+        command.arg("perf").arg("--config").arg(&files[n]).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut server = End(Some(end(0).arg("--listen").arg(&meet).spawn().unwrap()));
+    heard(&mut server, "waiting");
+    let measured = ["-s", "64KiB", "-n", "50", "--verify", "--json"];
+    let client = End(Some(end(1).arg(&meet).args(measured).spawn().unwrap())).came();
+    assert_eq!(client.code, Some(0), "{}", client.err);
+    let report: Value = serde_json::from_str(&client.out).unwrap();
+    let there = &report["results"][0]["to_server"];
+    assert_eq!((&there["messages"], &there["verified"]), (&50.into(), &true.into()), "{report}");
+    assert_eq!(server.came().code, Some(0));
 }
 
 /// A file for a NIC over shared memory: number 1 or 2.
