@@ -122,6 +122,15 @@ pub(crate) const fn from_state(first: bool, second: bool, state: u32, before: (u
     (if first { state } else { before.0 }, if second { state } else { before.1 })
 }
 
+/// How many entries a caller gives: EINVAL for none, or where they are not there; E2BIG for more than `most`.
+pub(crate) fn given<T>(from: *const T, count: c_int, most: usize) -> Result<usize, Errno> {
+    let count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(libc::EINVAL)?;
+    if from.is_null() {
+        return Err(libc::EINVAL);
+    }
+    if count > most { Err(libc::E2BIG) } else { Ok(count) }
+}
+
 /// Room for `needed` answers, of which `count` says how many there is room for, and afterwards how many there are. E2BIG where that is less, EINVAL
 /// where there is none.
 pub(crate) fn room<T>(to: *mut T, count: &mut c_int, needed: usize) -> Result<*mut T, Errno> {

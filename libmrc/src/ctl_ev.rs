@@ -3,7 +3,7 @@
 use crate::call::{Errno, borrow, zero_or_minus};
 use crate::caps::net_admin;
 use crate::context::mrc_context;
-use crate::ctl::{begin_query, control_errno, from_state, no_vendor_cfg, room, state_of, step_errno, steps};
+use crate::ctl::{begin_query, control_errno, from_state, given, no_vendor_cfg, room, state_of, step_errno, steps};
 use crate::ctl_abi::{
     MRC_CTL_EV_ASSUMED_BAD, MRC_CTL_EV_DENIED, MRC_CTL_EV_FIELDS_OP_MODIFY_FIELDS, MRC_CTL_EV_FIELDS_OP_QUERY_FIELDS,
     MRC_CTL_EV_GOOD, MRC_CTL_EV_MODE_AUTO, MRC_CTL_EV_MODE_EXP, MRC_CTL_EV_MODE_GEN, MRC_CTL_EV_OP_F_ALL_COPIES,
@@ -91,13 +91,7 @@ fn event_mask_number(mask: EvEventMask) -> c_int {
 }
 
 fn fields(op: &mrc_ctl_ev_fields_op) -> Result<Vec<EvField>, Errno> {
-    let count = usize::try_from(op.field_count).ok().filter(|&count| count > 0).ok_or(libc::EINVAL)?;
-    if op.fields.is_null() {
-        return Err(libc::EINVAL);
-    }
-    if count > FIELDS_MAX {
-        return Err(libc::E2BIG);
-    }
+    let count = given(op.fields, op.field_count, FIELDS_MAX)?;
     // SAFETY: so many fields are there, as the caller of the exported function says.
     let fields: &[mrc_ctl_ev_field] = unsafe { std::slice::from_raw_parts(op.fields, count) };
     let field = |field: &mrc_ctl_ev_field| {
@@ -121,11 +115,7 @@ fn fill_fields(op: &mut mrc_ctl_ev_fields_op, view: &EvProfileView) -> Result<()
 
 /// How many entries an operation has.
 fn entry_count(op: &mrc_ctl_ev_entries_op) -> Result<usize, Errno> {
-    let count = usize::try_from(op.entry_count).ok().filter(|&count| count > 0).ok_or(libc::EINVAL)?;
-    if op.entries.is_null() {
-        return Err(libc::EINVAL);
-    }
-    if count > EVS_PER_PROFILE_MAX as usize { Err(libc::E2BIG) } else { Ok(count) }
+    given(op.entries, op.entry_count, EVS_PER_PROFILE_MAX as usize)
 }
 
 /// The entries of an operation, which the caller says are there.

@@ -3,7 +3,7 @@
 use crate::call::{Errno, borrow, zero_or_minus};
 use crate::caps::net_admin;
 use crate::context::mrc_context;
-use crate::ctl::{begin_query, control_errno, from_state, no_vendor_cfg, room, state_of, steps};
+use crate::ctl::{begin_query, control_errno, from_state, given, no_vendor_cfg, room, state_of, steps};
 use crate::ctl_abi::{
     MRC_CTL_EV_FMT_MODE_SRV6, MRC_CTL_EV_FMT_MODE_STEV, MRC_CTL_EV_FMT_MODE_UDP, MRC_CTL_EV_FMT_OP_MODIFY_FIELDS,
     MRC_CTL_EV_FMT_OP_QUERY_FIELDS, MRC_CTL_EV_FMT_PROFILE_CUR_STATE, MRC_CTL_EV_FMT_PROFILE_MODE,
@@ -42,13 +42,7 @@ const fn mode_of(kind: FormatKind) -> u32 {
 
 /// The fields of an operation, which the caller says are there.
 fn widths(op: &mrc_ctl_ev_fmt_op) -> Result<Vec<u8>, Errno> {
-    let count = usize::try_from(op.fmt_field_count).ok().filter(|&count| count > 0).ok_or(libc::EINVAL)?;
-    if op.fmt_fields.is_null() {
-        return Err(libc::EINVAL);
-    }
-    if count > FIELDS_MAX {
-        return Err(libc::E2BIG);
-    }
+    let count = given(op.fmt_fields, op.fmt_field_count, FIELDS_MAX)?;
     // SAFETY: so many fields are there, as the caller of the exported function says.
     let fields: &[mrc_ctl_ev_fmt_field] = unsafe { std::slice::from_raw_parts(op.fmt_fields, count) };
     Ok(fields.iter().map(|field| field.width).collect())

@@ -11,7 +11,7 @@ use dataplane::dpdk::{App, Clock, Eal, Engine, Lane, Poll, Port, PortConfig, TxP
 use dataplane::memory::{
     Access, Buffer, Domain, Key, Keys, Loans, Region, RxFrame, Table, checksum, checksum_extent, read_bytes,
 };
-use dataplane::nic::{HEAD_MAX, PortId, TxBurst};
+use dataplane::nic::{PortId, TxBurst, lead};
 use dataplane::wire::{
     Addressing, Bth, Ext, ICRC_LEN, Icrc, MacAddr, Marks, Meth, Opcode, Reth, Template, UDP_PORT, WriteHeaders, padding,
 };
@@ -27,8 +27,6 @@ const DOMAIN: Domain = Domain(0);
 const BURST: usize = 32;
 /// Frames that a ring holds: as DPDK's own rings do by default.
 const RING: u32 = 1024;
-/// Payload from which on it may be sent from where it lies, and what of it stands in the first piece all the same, as the NIC has it.
-const LENT_MIN: usize = 1024;
 /// Where IP and UDP begin in a frame over IPv4 without a tag.
 const IP_AT: usize = 14;
 const UDP_AT: usize = 34;
@@ -196,9 +194,8 @@ impl Sender {
         let Ground { table, key, template, headers, payload, .. } = &self.ground;
         let (key, payload, end) = (*key, *payload, headers.len());
         let Ok(source) = table.local(DOMAIN, key, va, payload) else { return false };
-        let lead = HEAD_MAX.saturating_sub(end).next_multiple_of(64);
-        let lends = payload >= LENT_MIN && self.loans.is_allowed() && out.takes_pieces(port) && lead < payload;
-        let written = if lends {
+        let lends = self.loans.is_allowed() && out.takes_pieces(port);
+        let written = if let Some(lead) = lead(end, payload).filter(|_| lends) {
             let (rest, pad) = (source.skip(lead), padding(payload));
             let Some(id) = self.loans.take(key, &self.ground.memory) else { return false };
             let slot =

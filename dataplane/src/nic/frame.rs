@@ -1,10 +1,10 @@
 //! Frames on their way out, without the core knowing who carries them.
 
+use crate::memory::Lent;
+
 /// A port of a NIC, counted from 0 in the order in which the NIC got them. It is not DPDK's port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PortId(pub u8);
-
-use crate::memory::Lent;
 
 /// Frames on their way out. The engine asks for a slot, fills all of it, and commits it.
 pub trait TxBurst {

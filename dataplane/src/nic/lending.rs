@@ -12,6 +12,15 @@ const LINE: usize = 64;
 /// Payload below this is copied: more pieces would cost more.
 const LENT_MIN: usize = 1_024;
 
+/// Bytes of payload that stand in the first piece of a frame whose headers have `headers` bytes, where the others are lent; `None` for payload
+/// that is all copied. Whoever receives the frame finds all that it parses in one piece.
+#[inline]
+#[must_use]
+pub fn lead(headers: usize, payload: usize) -> Option<usize> {
+    let lead = HEAD_MAX.saturating_sub(headers).next_multiple_of(LINE);
+    (payload >= LENT_MIN && lead < payload).then_some(lead)
+}
+
 impl Nic {
     /// From now on payload may go out from where it lies, as a piece of its own, on ports that can carry it so.
     pub fn lend_payload(&mut self) {
@@ -26,12 +35,11 @@ impl Nic {
         lends
     }
 
-    /// Bytes of payload that stand in the first piece of a frame whose headers have `headers` bytes, where the others are lent; `None`
-    /// where all are copied. Whoever receives the frame finds all that it parses in one piece.
+    /// [`lead`], where the port and whoever looks on let payload be lent.
     #[inline]
     pub(super) fn lead<T: TxBurst>(&self, port: PortId, headers: usize, payload: usize, out: &T) -> Option<usize> {
-        let lends = payload >= LENT_MIN && self.loans.is_allowed() && self.tap.is_none() && out.takes_pieces(port);
-        lends.then(|| HEAD_MAX.saturating_sub(headers).next_multiple_of(LINE)).filter(|&lead| lead < payload)
+        let lends = self.loans.is_allowed() && self.tap.is_none() && out.takes_pieces(port);
+        lead(headers, payload).filter(|_| lends)
     }
 
     /// The payload of a packet from `lead` bytes on, lent; `None` where it is to be copied after all.

@@ -53,6 +53,7 @@ pub use events::{EVENTS_MAX, EvEvent, Whose};
 pub use frame::{PortId, TxBurst};
 pub use group::{GroupReport, GroupState};
 pub use host::{HostBufferParams, WhenFull};
+pub use lending::lead;
 pub use life::{LifeError, LifeState, Patience, QpLife, ToInit, ToRtr, ToRts, checked_psn};
 pub use limits::{Credits, FetchParams, NoCredits, PacingParams, RATE_MAX, SendLimits, TRANSFER_HEADER};
 pub use params::{CONTROL_QUEUE_MAX, NicParams, PORTS_MAX, ParamError, PortInfo, QPS_MAX, TX_BURST, TX_BURST_BYTES};
