@@ -250,6 +250,30 @@ fn a_burst_that_lost_a_packet_draws_one_sack_which_shows_all_the_others() {
 }
 
 #[test]
+fn far_beyond_a_gap_a_burst_draws_two_sacks_and_each_packet_is_told_of() {
+    let params = NicParams { merge_sacks: true, ..NicParams::default() };
+    let mut pair = Pair::new(params, 600 * 4096, Channel::default(), 1);
+    pair.fill(4);
+    pair.filter = Some(Box::new(move |now, from, packet, _| {
+        let lost = from == 0 && packet.bth.psn == 0 && now < Ns(100 * US);
+        if lost { Fate::Drop } else { Fate::Pass }
+    }));
+    let qp = pair.connect(0);
+    pair.nics[0].post_write(qp.qpn[0], &pair.write(0, 0, 0, 600 * 4096)).unwrap();
+    pair.run_for(100 * US);
+    let stats = pair.nics[1].stats();
+    // 599 packets arrive; one for each would be as many SACKs.
+    assert_eq!((stats.tx_sacks.get(), stats.sacks_merged.get()), (32, 567));
+    assert_eq!(pair.nics[0].inflight(pair.address(1)), 4156, "that of the packet that is missing");
+    pair.run_for(SEC);
+    assert_eq!(pair.completions[0].len(), 1);
+    let stats = pair.nics[0].stats();
+    // By the gap, which was in vain too, and by the timer.
+    assert_eq!((stats.retransmits.get(), stats.spurious_retransmits.get()), (2, 0));
+    assert_eq!(pair.bytes(1, 0, 600 * 4096), pair.bytes(0, 0, 600 * 4096));
+}
+
+#[test]
 fn a_gap_deeper_than_the_reorder_depth_is_a_loss_long_before_the_timeout() {
     let transport = TransportParams { sack_loss_min_retx_pkts: 8, ..TransportParams::default() };
     let params = NicParams { transport, ..NicParams::default() };

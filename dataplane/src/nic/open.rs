@@ -112,6 +112,7 @@ impl Nic {
             ack_queued: false,
             sack_queued: false,
             sack_first: false,
+            sack_around: None,
             in_resend: false,
             in_fresh: false,
             rests: false,

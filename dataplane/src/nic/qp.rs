@@ -308,6 +308,8 @@ pub(super) struct Qp {
     pub(super) sack_queued: bool,
     /// It stands for packets beyond the cumulative ACK, so its bitmap begins there.
     pub(super) sack_first: bool,
+    /// One more waits, for what lies beyond the bitmap of the first: it will show the PSNs around this one.
+    pub(super) sack_around: Option<Psn>,
     /// In the group's list of QPs with something to send again.
     pub(super) in_resend: bool,
     /// In the group's list of QPs with something new to send.

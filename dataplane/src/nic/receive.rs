@@ -1,6 +1,6 @@
 //! Frames in.
 
-use super::qp::{LastArrival, QpPath};
+use super::qp::{LastArrival, Qp, QpPath};
 use super::reply::{Answer, Reply, timestamp};
 use super::rotations::Rotation;
 use super::tap::Witness;
@@ -12,7 +12,7 @@ use crate::Ns;
 use crate::congestion::SackSignal;
 use crate::memory::{Key, checksum, read_bytes};
 use crate::path::EvState;
-use crate::transport::{Arrival, Due, Immediate, MPR_UNIT, Psn, SackOrigin, Standing, reflected_rtt};
+use crate::transport::{AROUND, Arrival, Due, Immediate, MPR_UNIT, Psn, SackOrigin, Standing, reflected_rtt};
 use crate::wire::{
     Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, SackFor, Skip, Syndrome,
     Trim, WriteHeaders, parse,
@@ -235,15 +235,17 @@ impl Nic {
             let marked = packet.ip.ecn == CONGESTION_EXPERIENCED;
             // Marks and retransmissions are told of one by one.
             let is_plain = !marked && !packet.bth.rtx;
-            let ahead = psn.distance(qp.responder.cack());
-            if self.params.merge_sacks && is_plain && qp.sack_queued && ahead <= BITMAP_BITS {
-                // The one that waits has to show it.
-                qp.sack_first |= ahead > 0;
+            let other_waits = self.params.merge_sacks && is_plain && qp.sack_queued;
+            if other_waits && will_show(qp, psn) {
                 self.stats.sacks_merged.add(1);
             } else {
                 let skip = if marked { Skip::Once } else { Skip::None };
-                let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip };
+                let around = other_waits.then_some(psn);
+                let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip, around };
                 let queued = enqueue(&mut self.control, &self.stats, Reply::to(qp, packet, now, answer));
+                if queued && other_waits {
+                    qp.sack_around = around;
+                }
                 qp.sack_queued |= queued && is_plain;
             }
         } else {
@@ -267,7 +269,7 @@ impl Nic {
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
         if qp.responder.owes_sack() {
             let LastArrival { psn, ev, at: arrived, timestamp: reflected } = qp.last_arrival;
-            let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip: Skip::None };
+            let answer = Answer::Sack { origin: SackOrigin::Packet(psn), skip: Skip::None, around: None };
             let reply = Reply { qpn: qp.qpn, ev, arrived, reflected, rtx: false, answer };
             enqueue(&mut self.control, &self.stats, reply);
         }
@@ -444,11 +446,22 @@ impl Nic {
             return Err(DropReason::QpState);
         }
         let skip = if packet.ip.ecn == CONGESTION_EXPERIENCED { Skip::Once } else { Skip::None };
-        let answer = Answer::Sack { origin: SackOrigin::Probe(probe.id), skip };
+        let answer = Answer::Sack { origin: SackOrigin::Probe(probe.id), skip, around: None };
         let reply = Reply { reflected: Some(probe.timestamp), ..Reply::to(qp, packet, now, answer) };
         enqueue(&mut self.control, &self.stats, reply);
         Ok(())
     }
+}
+
+/// Will a SACK that waits show that `psn` arrived?
+#[inline]
+fn will_show(qp: &mut Qp, psn: Psn) -> bool {
+    let ahead = psn.distance(qp.responder.cack());
+    if ahead <= BITMAP_BITS {
+        qp.sack_first |= ahead > 0;
+        return true;
+    }
+    qp.sack_around.is_some_and(|shown| AROUND.contains(&psn.distance(shown)))
 }
 
 /// Puts a reply into the control queue; false when it is full.

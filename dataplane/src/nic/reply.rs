@@ -19,6 +19,8 @@ pub(super) enum Answer {
     Sack {
         origin: SackOrigin,
         skip: Skip,
+        /// It shows the PSNs around this one, not what is next in the walk over the window.
+        around: Option<Psn>,
     },
     Nack {
         psn: Psn,
@@ -204,15 +206,20 @@ fn compose(qp: &mut Qp, reply: &Reply, now: Ns, service_time: bool, stats: &Stat
     let (spdcid, dpdcid) = (qp.wire_qpn as u16, qp.peer_qpn as u16);
     let cack = qp.responder.cack();
     match reply.answer {
-        Answer::Sack { origin, skip } => {
+        Answer::Sack { origin, skip, around } => {
             stats.tx_sacks.add(1);
-            if !reply.rtx && skip == Skip::None {
-                qp.sack_queued = false;
-                if core::mem::take(&mut qp.sack_first) {
-                    qp.responder.show_first();
+            let mut sack = if let Some(psn) = around {
+                qp.sack_around = None;
+                qp.responder.sack_around(origin, skip, psn)
+            } else {
+                if !reply.rtx && skip == Skip::None {
+                    qp.sack_queued = false;
+                    if core::mem::take(&mut qp.sack_first) {
+                        qp.responder.show_first();
+                    }
                 }
-            }
-            let mut sack = qp.responder.sack(origin, skip);
+                qp.responder.sack(origin, skip)
+            };
             (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
             sack.cc.tx_timestamp = reply.timestamp(now, service_time);
             (Opcode::Sack, cack, Ext::Sack(sack))

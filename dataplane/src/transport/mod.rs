@@ -20,5 +20,5 @@ pub use requester::{
     Advertised, Again, Completion, Fault, Loss, Observer, Operation, Outgoing, PostError, Requester, Rooms, SackReport,
     Status, WriteRequest, reflected_rtt,
 };
-pub use responder::{Arrival, Due, Immediate, MPR_UNIT, Responder, SackOrigin, Standing};
+pub use responder::{AROUND, Arrival, Due, Immediate, MPR_UNIT, Responder, SackOrigin, Standing};
 pub use wheel::Wheel;

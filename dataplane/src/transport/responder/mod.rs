@@ -6,6 +6,7 @@ pub use immediate::Immediate;
 
 use super::{Completion, PostError, Psn, PsnBits, TransportParams, low_bits};
 use crate::wire::{CcState, Opcode, Sack, SackFor, Skip, Syndrome};
+use core::ops::RangeInclusive;
 use immediate::Immediates;
 
 /// A PSN further behind the cumulative ACK than this is no duplicate but nonsense: its distance does not fit a SACK.
@@ -18,6 +19,9 @@ const SACK_BYTES_MIN: u32 = 1_024;
 pub const MPR_UNIT: u32 = 128;
 /// Units of `rcvd_bytes`.
 const RCVD_UNIT: u64 = 256;
+
+/// PSNs that [`Responder::sack_around`] shows, from the one that it is given: a few before it, since packets overtake each other.
+pub const AROUND: RangeInclusive<i32> = -16..=47;
 
 /// Where a PSN stands in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,8 +358,18 @@ impl Responder {
 
     /// Fills a SACK with the state of the window. `for_psn` is the packet that drew it, or the number of a probe.
     pub fn sack(&mut self, answers: SackOrigin, skip: Skip) -> Sack {
+        let shown = self.bitmap();
+        self.sack_showing(answers, skip, shown)
+    }
+
+    /// As [`Responder::sack`], but shows the part of the window around `psn`, and leaves the walk over the window where it is.
+    pub fn sack_around(&mut self, answers: SackOrigin, skip: Skip, psn: Psn) -> Sack {
+        let shown = self.bitmap_around(psn);
+        self.sack_showing(answers, skip, shown)
+    }
+
+    fn sack_showing(&mut self, answers: SackOrigin, skip: Skip, (offset, bitmap): (i16, u64)) -> Sack {
         self.unsacked = 0;
-        let (offset, bitmap) = self.bitmap();
         Sack {
             skip,
             answers: match answers {
@@ -403,10 +417,24 @@ impl Responder {
             self.walk = 1;
         }
         let offset = self.walk;
-        let left = reach + 1 - offset;
-        let bitmap = self.received.word(self.cack.plus(offset as i32)) & low_bits(left);
         self.walk = offset + 64;
-        (offset as i16, bitmap)
+        self.part(offset, reach)
+    }
+
+    /// The part of the window that begins a little before `psn`.
+    fn bitmap_around(&self, psn: Psn) -> (i16, u64) {
+        let first = psn.plus(*AROUND.start()).distance(self.cack);
+        let reach = self.highest.distance(self.cack) as u32;
+        if self.out_of_order == 0 || first > reach as i32 {
+            return (1, 0);
+        }
+        self.part(first.max(1) as u32, reach)
+    }
+
+    /// What was received of the 64 PSNs that begin `offset` beyond the cumulative ACK; none is more than `reach` beyond it.
+    fn part(&self, offset: u32, reach: u32) -> (i16, u64) {
+        let left = reach + 1 - offset;
+        (offset as i16, self.received.word(self.cack.plus(offset as i32)) & low_bits(left))
     }
 }
 
@@ -515,6 +543,25 @@ mod tests {
         assert_eq!(sack(&mut responder, 150), (0xFF_FFFF, 1, 1 << 1));
         assert_eq!(responder.out_of_order(), 4);
         assert_eq!(responder.missing(), 147);
+    }
+
+    #[test]
+    fn a_sack_around_a_psn_shows_what_is_near_it_and_the_walk_goes_on_where_it_was() {
+        let mut responder = responder(0, 1024);
+        for psn in [1, 80, 100, 183, 184, 300] {
+            take(&mut responder, &packet(psn, 64));
+        }
+        let mut around = |psn| {
+            let sack = responder.sack_around(SackOrigin::Packet(Psn::new(300)), Skip::None, Psn::new(psn));
+            (sack.cack_psn, sack.sack_offset, sack.sack_bitmap)
+        };
+        // 84 to 147, of which 100 is bit 16; 284 on, and nothing beyond what was received.
+        assert_eq!(around(100), (0xFF_FFFF, 85, 1 << 16));
+        assert_eq!(around(300), (0xFF_FFFF, 285, 1 << 16));
+        assert_eq!(around(5), (0xFF_FFFF, 1, 1 << 1), "it begins with what is missing");
+        assert_eq!(around(400), (0xFF_FFFF, 1, 0), "nothing is there");
+        assert_eq!(sack(&mut responder, 300), (0xFF_FFFF, 1, 1 << 1));
+        assert_eq!(sack(&mut responder, 300), (0xFF_FFFF, 65, 1 << 16 | 1 << 36));
     }
 
     #[test]
