@@ -51,6 +51,24 @@ fn post(pair: &mut Pair, qp: &QpPair, packets: usize) {
 }
 
 #[test]
+fn the_qps_of_a_group_take_turns_of_as_many_bytes_as_a_full_packet_has() {
+    let mut pair = Pair::new(NicParams::default(), 1 << 20, Channel::default(), 1);
+    let log = watch(&mut pair);
+    let qps: Vec<QpPair> = (0..2).map(|_| pair.connect(0)).collect();
+    for _ in 0..100 {
+        for qp in &qps {
+            let write = pair.write(0, 0, 0, 64);
+            pair.nics[0].post_write(qp.qpn[0], &write).unwrap();
+        }
+    }
+    pair.run_for(MS);
+    let log = log.borrow();
+    let turns: Vec<usize> = log.chunk_by(|a, b| a.1.bth.dqp == b.1.bth.dqp).map(<[_]>::len).collect();
+    // 34 x 124 bytes are the first to be more than 4,156.
+    assert_eq!(turns, [34, 34, 34, 34, 32, 32]);
+}
+
+#[test]
 fn qps_to_one_destination_share_a_window_with_groups_and_have_one_each_without() {
     for (qp_groups, in_flight) in [(true, 10), (false, 30)] {
         let params = NicParams { qp_groups, congestion: fixed(10), ..NicParams::default() };

@@ -28,6 +28,10 @@ use std::time::Duration;
 const ACK_TIMEOUT_US: u64 = 150;
 const FABRIC_ACK_TIMEOUT_US: u64 = 2_000;
 
+/// `SACKLossMinRetxPkts` where nothing is overtaken: a window of the bench holds fewer packets than the usual 512, by which no loss would be
+/// found.
+const LOSS_DEPTH: u32 = 8;
+
 /// Measure Writes between two NICs, and check every byte
 ///
 /// Without options the two NICs are joined by DPDK's net_ring in this process: no hardware, no root and no hugepages are needed.
@@ -114,6 +118,10 @@ pub(super) struct Args {
     /// Microseconds that an acknowledgement may take at first [default: 150, or as --config has it; with --fabric 2000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
     ack_timeout: Option<u64>,
+    /// PSNs by which those that arrived are ahead of one that did not before it counts as lost (SACKLossMinRetxPkts) [default: 8 where nothing
+    /// overtakes anything; else 512, or as --config has it]
+    #[arg(long, value_name = "PSNS", value_parser = clap::value_parser!(u32).range(1..))]
+    loss_depth: Option<u32>,
     /// Payload of a packet in bytes [default: 4096, or what the ports carry, or as --config has it]
     #[arg(long, value_name = "BYTES")]
     mss: Option<u32>,
@@ -214,7 +222,11 @@ impl Args {
         let ack_timeout = self.ack_timeout.map(|us| us * US).or(own_timeout);
         let usual_us = if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US };
         let usual = NicParams { merge_sacks: true, ..NicParams::default() };
-        let base = setup.as_ref().map_or(usual, |setup| setup.nic);
+        let mut base = setup.as_ref().map_or(usual, |setup| setup.nic);
+        let in_order = setup.is_none() && fabric.is_none() && self.keeps_order(&link);
+        if let Some(depth) = self.loss_depth.or(in_order.then_some(LOSS_DEPTH)) {
+            base.transport.sack_loss_min_retx_pkts = depth;
+        }
         let own_mss = setup.as_ref().map(|_| base.transport.mss).filter(|&mss| mss != TransportParams::default().mss);
         let own_spraying = setup.as_ref().map(|setup| match setup.spraying {
             SprayingType::None => Spraying::None,
@@ -250,6 +262,14 @@ impl Args {
             anchors: self.anchors,
             copy: self.copy,
         })
+    }
+
+    /// Do frames arrive in the order in which they were sent? One ring between one worker each keeps it.
+    fn keeps_order(&self, link: &Link) -> bool {
+        matches!(link, Link::Ring)
+            && self.planes == 1
+            && self.reorder == 0.0
+            && self.workers.is_none_or(|count| count <= 2)
     }
 
     /// The NICs' configuration, if something is said of it.

@@ -40,6 +40,8 @@ pub(super) struct Group {
     pub(super) resend: VecDeque<u32>,
     /// Slots of QPs with something new to send.
     pub(super) fresh: VecDeque<u32>,
+    /// Nominal bytes that the first of `fresh` has sent in its turn.
+    pub(super) turn: u32,
     pub(super) state: GroupState,
     /// Open QPs; with none the group is forgotten.
     pub(super) qps: usize,
@@ -60,6 +62,19 @@ impl Group {
             state: self.state,
             qps: self.qps,
             nscc: algorithm.snapshot(),
+        }
+    }
+
+    /// The first of its QPs sent `nominal` bytes of new data: the next one's turn begins after `full`. So many small packets of one QP
+    /// follow each other as a full packet has bytes, and one acknowledgement answers them all.
+    #[inline]
+    pub(super) fn pass_turn(&mut self, nominal: u32, full: u32) {
+        self.turn += nominal;
+        if self.turn >= full {
+            self.turn = 0;
+            if self.fresh.len() > 1 {
+                self.fresh.rotate_left(1);
+            }
         }
     }
 
@@ -100,7 +115,7 @@ impl Nic {
         let full = self.params.transport.full();
         let window = Window::new(config.algorithm(self.params.data_rate, full, self.params.trimming, now));
         let (resend, fresh, state) = (VecDeque::new(), VecDeque::new(), GroupState::Idle);
-        let group = Group { destination, key, window, resend, fresh, state, qps: 0 };
+        let group = Group { destination, key, window, resend, fresh, turn: 0, state, qps: 0 };
         let at = place(&mut self.groups, &mut self.free_groups, group);
         self.destinations[destination].groups.push(at);
         at
@@ -111,6 +126,7 @@ impl Nic {
         let group = &mut self.groups[at];
         group.resend.retain(|&s| s as usize != slot);
         group.fresh.retain(|&s| s as usize != slot);
+        group.turn = 0;
         group.qps -= 1;
         if group.qps > 0 {
             self.join_round(at);

@@ -307,6 +307,7 @@ impl Nic {
             let Some(mut packet) = qp.requester.fresh() else {
                 qp.in_fresh = false;
                 self.groups[at].fresh.pop_front();
+                self.groups[at].turn = 0;
                 continue;
             };
             // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
@@ -316,6 +317,7 @@ impl Nic {
                 Turn::NoWay(why) => {
                     stuck = worse(stuck, why);
                     self.groups[at].fresh.rotate_left(1);
+                    self.groups[at].turn = 0;
                 }
                 turn => return turn,
             }
@@ -323,7 +325,7 @@ impl Nic {
         stuck.map_or(Turn::Over, Turn::NoWay)
     }
 
-    /// Writes a data packet, and moves its QP to the end of its list.
+    /// Writes a data packet, and moves its QP to the end of its list when it has had its turn.
     #[inline]
     fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T, full: &mut FullPorts) -> Turn {
         let Some(qp) = self.qps[slot].as_deref() else { return Turn::Over };
@@ -447,9 +449,12 @@ impl Nic {
             self.stats.completion_requests.add(1);
             None
         };
-        let list = if again { &mut group.resend } else { &mut group.fresh };
-        if list.len() > 1 {
-            list.rotate_left(1);
+        if again {
+            if group.resend.len() > 1 {
+                group.resend.rotate_left(1);
+            }
+        } else {
+            group.pass_turn(nominal, self.params.transport.full());
         }
         tracked
     }

@@ -39,6 +39,18 @@ impl<const N: usize> Lists<N> {
         self.links = links;
     }
 
+    /// Moves the lists over to other links, where `place` has the new number of each slot.
+    pub(super) fn move_to(&mut self, links: Box<[Link]>, place: &[usize]) {
+        let old = core::mem::replace(self, Lists { links, ..Lists::new() });
+        for list in 0..N {
+            let mut at = old.heads[list];
+            while at != NIL {
+                self.push_back(list, place[usize::from(at)]);
+                at = old.links[usize::from(at)].next;
+            }
+        }
+    }
+
     /// Takes the links of empty lists away.
     pub(super) fn take_links(&mut self) -> Box<[Link]> {
         debug_assert_eq!(self.occupied, 0);

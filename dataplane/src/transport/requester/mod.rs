@@ -24,6 +24,7 @@ use crate::memory::LoanId;
 use crate::wire::{Meth, Reth};
 use message::Message;
 pub(crate) use outgoing::Turn;
+use room::FEW_SLOTS;
 use std::collections::VecDeque;
 
 /// Timer lists: one for each doubling of the timeout, and one for packets that wait after a NACK. Within a list all
@@ -140,10 +141,12 @@ pub struct Requester {
     reported: Psn,
     /// First transmissions below are judged for gaps already.
     judged: Psn,
-    /// One for each PSN of the window; none while it has no room.
+    /// One for each PSN that may be in use, so a power of two; none while it has no room.
     slots: Box<[Slot]>,
     /// One less than their number.
     mask: usize,
+    /// How many there may be: one for each PSN of the window.
+    most_slots: usize,
     /// 1: sent and not acknowledged.
     unacked: PsnBits,
     /// 1: to be sent again.
@@ -196,7 +199,7 @@ impl Requester {
     pub fn new(params: TransportParams, first: Psn, peer: Advertised, depth: usize) -> Requester {
         let window = params.max_psn_range.min(peer.window).clamp(1, super::MPR_MAX);
         // Room for all that a Dynamic MPR may come to allow.
-        let slots = (params.max_psn_range as usize).next_power_of_two().max(64);
+        let most_slots = (params.max_psn_range as usize).next_power_of_two().max(FEW_SLOTS);
         Requester {
             params,
             window,
@@ -206,7 +209,8 @@ impl Requester {
             reported: first.plus(-1),
             judged: first,
             slots: Box::default(),
-            mask: slots - 1,
+            mask: 0,
+            most_slots,
             unacked: PsnBits::new(params.max_psn_range),
             lost: PsnBits::new(params.max_psn_range),
             lost_count: 0,
@@ -335,6 +339,7 @@ impl Requester {
             loan: None,
         });
         self.next_message_psn = self.next_message_psn.plus(packets as i32);
+        self.make_room(packets);
         Ok(())
     }
 

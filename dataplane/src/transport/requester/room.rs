@@ -3,10 +3,14 @@
 
 use super::super::lists::Link;
 use super::{EMPTY, Message, Requester, Slot};
+use crate::transport::PSN_SPACE;
 use std::collections::VecDeque;
 
 /// Rooms that nobody uses are kept up to this number: making one takes long, since all of it is written.
 const KEPT_MAX: usize = 1024;
+
+/// Slots of a room at first. It grows with what is queued: of ten thousand QPs with a few packets each, all are to stay in the caches.
+pub(super) const FEW_SLOTS: usize = 64;
 
 /// Room for the packets of a window and the messages of a send queue.
 struct Room {
@@ -21,17 +25,14 @@ struct Room {
 pub struct Rooms(Vec<Room>);
 
 impl Rooms {
-    /// One with `slots` slots, a new one where there is none.
-    fn take(&mut self, slots: usize) -> Room {
-        match self.0.pop() {
-            Some(room) if room.slots.len() == slots => room,
-            _ => Room {
-                slots: vec![EMPTY; slots].into_boxed_slice(),
-                timers: Link::none(slots),
-                resent: Link::none(slots),
-                messages: VecDeque::new(),
-            },
-        }
+    /// One of them, or a new one.
+    fn take(&mut self) -> Room {
+        self.0.pop().unwrap_or_else(|| Room {
+            slots: vec![EMPTY; FEW_SLOTS].into_boxed_slice(),
+            timers: Link::none(FEW_SLOTS),
+            resent: Link::none(FEW_SLOTS),
+            messages: VecDeque::new(),
+        })
     }
 }
 
@@ -40,16 +41,43 @@ impl Requester {
     #[inline]
     pub(super) fn enter(&mut self, rooms: &mut Rooms) {
         if self.slots.is_empty() {
-            self.move_in(rooms.take(self.mask + 1));
+            self.move_in(rooms.take());
         }
     }
 
     fn move_in(&mut self, room: Room) {
+        self.mask = room.slots.len() - 1;
         self.slots = room.slots;
         self.timers.set_links(room.timers);
         self.resent.set_links(room.resent);
         self.messages = room.messages;
-        self.messages.reserve(self.depth);
+    }
+
+    /// Sees to it that each PSN that may come to be in use has a slot, now that a message of `packets` more is queued.
+    #[inline]
+    pub(super) fn make_room(&mut self, packets: u32) {
+        let queued = self.next_message_psn.get().wrapping_sub(self.una.get()) & (PSN_SPACE - 1);
+        // What is queued may be more than PSNs can tell.
+        let wanted = (queued.max(packets) as usize).min(self.most_slots);
+        if wanted > self.slots.len() {
+            self.grow(wanted.next_power_of_two());
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, slots: usize) {
+        let mut room = vec![EMPTY; slots].into_boxed_slice();
+        let mut place = vec![0; self.slots.len()];
+        for back in 1..=self.slots.len() as i32 {
+            let psn = self.next.plus(-back);
+            let (from, to) = (self.index(psn), psn.get() as usize & (slots - 1));
+            room[to] = self.slots[from];
+            place[from] = to;
+        }
+        self.timers.move_to(Link::none(slots), &place);
+        self.resent.move_to(Link::none(slots), &place);
+        self.slots = room;
+        self.mask = slots - 1;
     }
 
     /// Is nothing in flight and nothing on the send queue?

@@ -19,23 +19,50 @@ impl Observer for Nobody {
     fn completed(&mut self, _: Completion, _: bool) {}
 }
 
+/// A Write to address 7 of the peer.
+fn write(len: u32) -> WriteRequest {
+    let (local_key, remote_key) = (Key(1), Key(2));
+    WriteRequest { wr_id: 1, local_key, local_va: 0, remote_key, remote_va: 7, len, immediate: None, signaled: true }
+}
+
+#[test]
+fn a_window_grows_with_what_is_queued_and_timers_and_losses_stay_in_their_order() {
+    let params = TransportParams { mss: 1, sack_loss_min_retx_pkts: 4096, ..TransportParams::default() };
+    let mut requester = Requester::new(params, Psn::new(0xFF_FFE0), Advertised { window: 1024, immediates: 1 }, 16);
+    let mut rooms = Rooms::default();
+    requester.post(&write(60), &mut rooms).unwrap();
+    assert_eq!(requester.slots.len(), FEW_SLOTS);
+    let send = |requester: &mut Requester, at: u64| {
+        let packet = requester.resend(true).or_else(|| requester.fresh()).unwrap();
+        requester.committed(&packet, 300, 61);
+        requester.accepted(Ns(at), packet.psn);
+        packet.psn
+    };
+    let sent: Vec<Psn> = (0..60).map(|n| send(&mut requester, n)).collect();
+    // The first three time out, and two of them are in flight again.
+    requester.on_time(Ns(params.ack_timeout() + 2), &mut Nobody).unwrap();
+    assert_eq!([send(&mut requester, 200_000), send(&mut requester, 200_001)], sent[..2]);
+    requester.post(&write(1 << 20), &mut rooms).unwrap();
+    assert_eq!(requester.slots.len(), 1024, "no more than the window");
+    assert_eq!(requester.next_deadline(), Some(Ns(params.ack_timeout() + 3)));
+    assert_eq!(send(&mut requester, 200_002), sent[2], "it was lost before");
+    let mut timed_out = Vec::new();
+    for n in 3..60 {
+        requester.on_time(Ns(params.ack_timeout() + n), &mut Nobody).unwrap();
+        timed_out.push(send(&mut requester, 300_000 + n));
+    }
+    assert_eq!(timed_out, sent[3..]);
+    let fresh: Vec<Psn> = (0..964).map(|n| send(&mut requester, 400_000 + n)).collect();
+    assert_eq!((fresh[0], fresh[963]), (sent[59].next(), sent[0].plus(1023)));
+    assert_eq!(requester.fresh(), None);
+}
+
 #[test]
 fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
     let params = TransportParams { mss: 1, ..TransportParams::default() };
     let mut requester = Requester::new(params, Psn::new(0xFF_FFF0), Advertised { window: 1024, immediates: 1 }, 4);
     let len = MESSAGE_MAX;
-    let (local_key, remote_key) = (Key(1), Key(2));
-    let request = WriteRequest {
-        wr_id: 1,
-        local_key,
-        local_va: 0,
-        remote_key,
-        remote_va: 7,
-        len,
-        immediate: None,
-        signaled: true,
-    };
-    requester.post(&request, &mut Rooms::default()).unwrap();
+    requester.post(&write(len), &mut Rooms::default()).unwrap();
     for begun in [0, (1 << 23) - 1, 1 << 23, (1 << 24) - 1, 1 << 24, len - 2] {
         // As if all before had been sent and acknowledged.
         let next = requester.messages[0].first.plus(begun as i32);
