@@ -452,6 +452,8 @@ fn wrong_arguments_are_named_with_the_way_out() {
         (&["--loss", "1"], "--loss"),
         (&["--depth", "0"], "--depth"),
         (&["--qps", "0"], "--qps"),
+        (&["--post-list", "0"], "--post-list"),
+        (&["--loss-depth", "0"], "--loss-depth"),
         (&["--vdev", "net_tap0"], "--port A --port B"),
         (&["--port", "net_null0"], "twice"),
         (&["--port", "net_nosuch0", "--port", "net_nosuch1"], "net_nosuch0"),

@@ -83,6 +83,8 @@ pub(super) struct Peer {
     pub(super) own_paths: usize,
     /// Requests in flight on each QP at most.
     pub(super) depth: usize,
+    /// Requests that a QP gets before it is the next one's turn.
+    pub(super) post_list: usize,
     pub(super) source: Arc<Buffer>,
     pub(super) source_key: Key,
     pub(super) target: Arc<Buffer>,
@@ -135,6 +137,8 @@ pub(super) struct Requester {
     sequence: Vec<u32>,
     /// QPs that have fewer requests in flight than they may, in the order of their turns.
     ready: VecDeque<u32>,
+    /// Requests that the first of them got in its turn.
+    listed: usize,
     rounds: u64,
     /// The engine's counters when the last size was done.
     counted: HashMap<&'static str, u64>,
@@ -222,6 +226,7 @@ impl Requester {
             in_flight: vec![0; qps],
             sequence: vec![0; qps],
             ready: (0..qps as u32).collect(),
+            listed: 0,
             rounds: 0,
             counted: HashMap::new(),
             wires: None,
@@ -253,6 +258,7 @@ impl Requester {
                 // Nothing is in flight.
                 self.peer.depth = depth;
                 self.ready = (0..self.peer.qps.len() as u32).collect();
+                self.listed = 0;
                 self.begin(nic, size, ns)
             }
         };
@@ -384,10 +390,14 @@ impl Requester {
                 run.outcome.fault.get_or_insert_with(|| refusal.to_string());
                 break;
             }
-            self.ready.pop_front();
             self.in_flight[at] += 1;
-            if self.in_flight[at] < self.peer.depth {
-                self.ready.push_back(at as u32);
+            self.listed += 1;
+            if self.in_flight[at] == self.peer.depth {
+                self.ready.pop_front();
+                self.listed = 0;
+            } else if self.listed >= self.peer.post_list {
+                self.ready.rotate_left(1);
+                self.listed = 0;
             }
             self.sequence[at] = self.sequence[at].wrapping_add(1);
             run.posted += 1;

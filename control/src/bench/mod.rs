@@ -104,6 +104,8 @@ pub struct Options {
     pub qps: usize,
     /// Requests in flight on each QP.
     pub depth: usize,
+    /// Requests that a QP gets before it is the next one's turn.
+    pub post_list: usize,
     /// The ports.
     pub link: Link,
     /// Ports of each NIC, 1 to 8, each in a plane of its own; more than one over [`Link::Ring`] only.

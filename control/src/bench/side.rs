@@ -221,6 +221,7 @@ pub(super) fn connect(
         own_paths: if options.spraying == Spraying::None { qps.len() } else { 0 },
         qps,
         depth: options.depth,
+        post_list: options.post_list,
         source,
         source_key,
         target,

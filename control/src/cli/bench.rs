@@ -27,6 +27,8 @@ use std::time::Duration;
 /// `InitialAckTimeout` in us: as the NIC has it, and where a fabric in software shares cores with what it joins.
 const ACK_TIMEOUT_US: u64 = 150;
 const FABRIC_ACK_TIMEOUT_US: u64 = 2_000;
+/// The same where many QPs fill the window with small packets, which take longer than 150 us to pass it.
+const QPS_ACK_TIMEOUT_US: u64 = 5_000;
 
 /// `SACKLossMinRetxPkts` where nothing is overtaken: a window of the bench holds fewer packets than the usual 512, by which no loss would be
 /// found.
@@ -52,6 +54,9 @@ pub(super) struct Args {
     /// Writes in flight on each QP
     #[arg(long, value_name = "N", default_value_t = 128)]
     depth: usize,
+    /// Writes posted on a QP before it is the next one's turn
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    post_list: usize,
     /// What joins the NICs: net_ring, or net_null to bench one NIC without a peer
     #[arg(long, value_name = "VDEV", default_value = "net_ring", conflicts_with = "port")]
     vdev: String,
@@ -115,7 +120,8 @@ pub(super) struct Args {
     /// Rate that each port keeps to, as if it were a link of that rate, as in 10Gbps [default: as fast as it is]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     link_rate: Option<u64>,
-    /// Microseconds that an acknowledgement may take at first [default: 150, or as --config has it; with --fabric 2000]
+    /// Microseconds that an acknowledgement may take at first [default: 150, or as --config has it; with several QPs 5000, with
+    /// --fabric 2000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
     ack_timeout: Option<u64>,
     /// PSNs by which those that arrived are ahead of one that did not before it counts as lost (SACKLossMinRetxPkts) [default: 8 where nothing
@@ -199,6 +205,9 @@ impl Args {
         if self.depth == 0 || self.depth > SEND_QUEUE_MAX {
             return usage(format!("--depth {}: give 1 to {SEND_QUEUE_MAX}", self.depth));
         }
+        if self.post_list == 0 {
+            return usage("--post-list 0: a QP gets one Write at least in its turn".into());
+        }
         if self.qps == 0 {
             return usage("--qps 0: at least one QP is needed".into());
         }
@@ -220,7 +229,11 @@ impl Args {
         let own_timeout = setup.as_ref().map(|setup| setup.nic.transport.initial_ack_timeout_ns);
         let own_timeout = own_timeout.filter(|&ns| ns != usual_timeout);
         let ack_timeout = self.ack_timeout.map(|us| us * US).or(own_timeout);
-        let usual_us = if fabric.is_some() { FABRIC_ACK_TIMEOUT_US } else { ACK_TIMEOUT_US };
+        let usual_us = match (&fabric, self.qps) {
+            (Some(_), _) => FABRIC_ACK_TIMEOUT_US,
+            (None, 1) => ACK_TIMEOUT_US,
+            (None, _) => QPS_ACK_TIMEOUT_US,
+        };
         let usual = NicParams { merge_sacks: true, ..NicParams::default() };
         let mut base = setup.as_ref().map_or(usual, |setup| setup.nic);
         let in_order = setup.is_none() && fabric.is_none() && self.keeps_order(&link);
@@ -238,6 +251,7 @@ impl Args {
             duration: Duration::from_secs_f64(self.seconds),
             qps: self.qps,
             depth: self.depth,
+            post_list: self.post_list,
             link,
             planes: fabric.as_ref().map_or(Ok(self.planes), |fabric| bench::planes(&fabric.plan))?,
             spraying: self.spraying.or(own_spraying).unwrap_or(Spraying::Default),
