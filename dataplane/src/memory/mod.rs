@@ -8,12 +8,14 @@ mod extent;
 mod frame;
 mod loan;
 mod map;
+mod prefetch;
 mod table;
 
 pub use buffer::{Buffer, OutOfRange};
 pub use extent::Extent;
 pub use frame::RxFrame;
 pub use loan::{Lent, LoanCount, LoanId, Loans};
+pub use prefetch::prefetch;
 pub use table::{
     Access, AccessError, Domain, Key, Keys, REGIONS_MAX, Region, Scratch, Table, Target, checksum, checksum_extent,
     copy_bytes, read_bytes,

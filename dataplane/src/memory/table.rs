@@ -1,6 +1,6 @@
 //! Registered regions and their keys.
 
-use super::{Buffer, Extent, RxFrame};
+use super::{Buffer, Extent, RxFrame, prefetch};
 use crate::wire::Icrc;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -215,6 +215,17 @@ impl Table {
     #[inline]
     pub fn local(&self, domain: Domain, key: Key, va: u64, len: usize) -> Result<Target<'_>, AccessError> {
         range(self.region(domain, key)?, va, len)
+    }
+
+    /// Asks the caches for what a remote is about to write, if there is such a range: while its frame is checked the lines may come. It may be
+    /// called before all checks, since it neither reads nor writes.
+    #[inline]
+    pub fn expect_write(&self, key: Key, va: u64, len: usize) {
+        if let Some(Some((_, region))) = self.slots.get(key.index())
+            && let Ok(target) = range(region, va, len)
+        {
+            prefetch::for_writing(target.ptr, len);
+        }
     }
 
     /// The memory of a region.

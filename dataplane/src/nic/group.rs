@@ -67,15 +67,18 @@ impl Group {
 
     /// The first of its QPs sent `nominal` bytes of new data: the next one's turn begins after `full`. So many small packets of one QP
     /// follow each other as a full packet has bytes, and one acknowledgement answers them all.
+    /// True when that ended it, and another's begins.
     #[inline]
-    pub(super) fn pass_turn(&mut self, nominal: u32, full: u32) {
+    pub(super) fn pass_turn(&mut self, nominal: u32, full: u32) -> bool {
         self.turn += nominal;
-        if self.turn >= full {
-            self.turn = 0;
-            if self.fresh.len() > 1 {
-                self.fresh.rotate_left(1);
-            }
+        if self.turn < full {
+            return false;
         }
+        self.turn = 0;
+        if self.fresh.len() > 1 {
+            self.fresh.rotate_left(1);
+        }
+        true
     }
 
     /// It takes part in the round no more, until something changes.

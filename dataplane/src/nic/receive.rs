@@ -22,6 +22,9 @@ use core::net::IpAddr;
 /// PSNs that the bitmap of a SACK shows.
 const BITMAP_BITS: i32 = 64;
 
+/// Payload from so many bytes on takes long enough to check that the lines that it goes to can come meanwhile.
+const EXPECTED_LEN: usize = 1024;
+
 /// ECN field of a packet that a switch marked.
 const CONGESTION_EXPERIENCED: u8 = 3;
 
@@ -59,6 +62,11 @@ impl Nic {
             && !host.take_frame(now, frame.len() as u64)
         {
             return Err(DropReason::IngressFull);
+        }
+        if packet.payload_len >= EXPECTED_LEN
+            && let Ext::Write(headers) = &packet.ext
+        {
+            self.memory.expect_write(Key(headers.reth.rkey), headers.reth.va, packet.payload_len);
         }
         if !icrc_holds(frame, &packet) {
             return Err(DropReason::Wire(Refusal::BadIcrc));

@@ -7,7 +7,7 @@ use super::tap::PacketKind::Write;
 use super::tap::{Direction, Leaving, show};
 use super::{Nic, PortId, Qpn, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
-use crate::memory::{Lent, checksum_extent};
+use crate::memory::{Lent, checksum_extent, prefetch};
 use crate::path::NoPath;
 use crate::transport::{Fault, Outgoing, Psn, RttMode};
 use crate::wire::{Bth, Ext, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, padding};
@@ -308,6 +308,7 @@ impl Nic {
                 qp.in_fresh = false;
                 self.groups[at].fresh.pop_front();
                 self.groups[at].turn = 0;
+                self.expect_turns(at);
                 continue;
             };
             // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
@@ -453,9 +454,23 @@ impl Nic {
             if group.resend.len() > 1 {
                 group.resend.rotate_left(1);
             }
-        } else {
-            group.pass_turn(nominal, self.params.transport.full());
+        } else if group.pass_turn(nominal, self.params.transport.full()) {
+            let at = qp.group;
+            self.expect_turns(at);
         }
         tracked
+    }
+
+    /// Of many QPs each has long left the caches when its turn comes: they are asked for those whose turns are next, so that they come while
+    /// others send.
+    #[inline]
+    fn expect_turns(&self, at: usize) {
+        let fresh = &self.groups[at].fresh;
+        let qp = |turns: usize| self.qps.get(*fresh.get(turns)? as usize)?.as_deref();
+        if let Some(later) = qp(2) {
+            prefetch(later);
+            // It has been asked for before.
+            qp(1).into_iter().for_each(|next| next.requester.expect_turn());
+        }
     }
 }

@@ -3,14 +3,18 @@
 
 use super::super::lists::Link;
 use super::{EMPTY, Message, Requester, Slot};
+use crate::memory::prefetch;
 use crate::transport::PSN_SPACE;
 use std::collections::VecDeque;
 
-/// Rooms that nobody uses are kept up to this number: making one takes long, since all of it is written.
-const KEPT_MAX: usize = 1024;
+/// Rooms that nobody uses are kept as long as they have no more slots than this in all: making one takes long, since all of it is written.
+const KEPT_SLOTS_MAX: usize = 1 << 20;
 
 /// Slots of a room at first. It grows with what is queued: of ten thousand QPs with a few packets each, all are to stay in the caches.
 pub(super) const FEW_SLOTS: usize = 64;
+
+/// Messages and packets of a turn that are asked for before it begins: those behind follow in order, as caches expect it.
+const EXPECTED: usize = 4;
 
 /// Room for the packets of a window and the messages of a send queue.
 struct Room {
@@ -22,17 +26,32 @@ struct Room {
 
 /// Rooms of one engine that nobody uses.
 #[derive(Default)]
-pub struct Rooms(Vec<Room>);
+pub struct Rooms {
+    rooms: Vec<Room>,
+    /// Slots of all of them.
+    slots: usize,
+}
 
 impl Rooms {
     /// One of them, or a new one.
     fn take(&mut self) -> Room {
-        self.0.pop().unwrap_or_else(|| Room {
-            slots: vec![EMPTY; FEW_SLOTS].into_boxed_slice(),
-            timers: Link::none(FEW_SLOTS),
-            resent: Link::none(FEW_SLOTS),
-            messages: VecDeque::new(),
-        })
+        let Some(room) = self.rooms.pop() else {
+            return Room {
+                slots: vec![EMPTY; FEW_SLOTS].into_boxed_slice(),
+                timers: Link::none(FEW_SLOTS),
+                resent: Link::none(FEW_SLOTS),
+                messages: VecDeque::new(),
+            };
+        };
+        self.slots -= room.slots.len();
+        room
+    }
+
+    fn keep(&mut self, room: Room) {
+        if self.slots + room.slots.len() <= KEPT_SLOTS_MAX {
+            self.slots += room.slots.len();
+            self.rooms.push(room);
+        }
     }
 }
 
@@ -105,8 +124,16 @@ impl Requester {
             resent: self.resent.take_links(),
             messages: core::mem::take(&mut self.messages),
         };
-        if rooms.0.len() < KEPT_MAX {
-            rooms.0.push(room);
+        rooms.keep(room);
+    }
+
+    /// Asks the caches for what the next packets will be cut from and written down in.
+    #[inline]
+    pub fn expect_turn(&self) {
+        let (message, slot) = (self.cutting.wrapping_sub(self.front) as usize, self.index(self.next));
+        for ahead in 0..EXPECTED {
+            self.messages.get(message + ahead).into_iter().for_each(prefetch);
+            self.slots.get(slot + ahead).into_iter().for_each(prefetch);
         }
     }
 }
