@@ -15,6 +15,6 @@ pub use extent::Extent;
 pub use frame::RxFrame;
 pub use loan::{Lent, LoanCount, LoanId, Loans};
 pub use table::{
-    Access, AccessError, Domain, Key, Keys, REGIONS_MAX, Region, Scratch, Table, Target, checksum, checksum_extent,
-    copy_bytes, read_bytes,
+    Access, AccessError, Domain, Key, Keys, Mapped, REGIONS_MAX, Region, Scratch, Table, Target, checksum,
+    checksum_extent, copy_bytes, read_bytes,
 };
