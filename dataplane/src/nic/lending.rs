@@ -61,7 +61,8 @@ impl Nic {
         let qp = self.qps[slot].as_deref_mut()?;
         let range = self.memory.local(qp.domain, packet.local_key, packet.local_va, packet.len as usize).ok()?;
         let rest = range.skip(lead);
-        if out.takes_pieces(port) == Pieces::Mapped && !self.memory.is_mapped(packet.local_key, port.0, &rest) {
+        let by_device = out.takes_pieces(port) == Pieces::Mapped;
+        if by_device && !self.memory.is_mapped(packet.local_key, port.0, &rest) {
             return None;
         }
         let loan = match qp.requester.loan(packet) {
@@ -72,6 +73,9 @@ impl Nic {
                 loan
             }
         };
+        if by_device {
+            return self.loans.lend_to_device(loan, &rest, self.turned_at);
+        }
         self.loans.lend(loan, &rest)
     }
 
@@ -105,7 +109,7 @@ mod tests {
     use super::super::tests::{acknowledge, nic};
     use super::super::{CompletionEntry, NicParams, QpState, Qpn, Region, Status, WriteRequest};
     use super::*;
-    use crate::memory::{Access, Buffer, Domain, Keys};
+    use crate::memory::{Access, Buffer, DEVICE_KEEPS, Domain, Keys};
     use crate::wire::{Packet, Rules, parse};
     use std::sync::Arc;
 
@@ -270,6 +274,25 @@ mod tests {
         // Nor is it asked for again, however late it came.
         nic.on_time(Ns(1_000_000));
         assert_eq!((transmit(&mut nic, 1_000_000, &mut keeper), nic.stats().completion_requests.get()), (0, 0));
+    }
+
+    #[test]
+    fn a_device_that_keeps_its_frames_delays_a_message_and_does_not_stop_it() {
+        let (mut nic, qpn, key, memory) = lender(true);
+        let mapped = Mapped { ports: 1, start: memory.address() as usize, len: 8_192 };
+        nic.set_mapped(key, Some(mapped));
+        let mut keeper = Keeper { pieces: Pieces::Mapped, ..Keeper::default() };
+        write(&mut nic, qpn, key, 0, 4_096);
+        write(&mut nic, qpn, key, 64, 4_096);
+        assert_eq!(transmit(&mut nic, 1_000, &mut keeper), 2);
+        acknowledge(&mut nic, qpn, 5_000, 1, 2);
+        transmit(&mut nic, 999 + DEVICE_KEEPS, &mut keeper);
+        assert_eq!((ended(&mut nic), nic.pending(qpn)), (vec![], 2));
+        transmit(&mut nic, 1_000 + DEVICE_KEEPS, &mut keeper);
+        assert_eq!(ended(&mut nic), [(0, Status::Success), (64, Status::Success)]);
+        assert!(nic.deregister(key) && nic.lends(key), "its region stays mapped");
+        keeper.frames.clear();
+        assert!(!nic.lends(key));
     }
 
     #[test]
