@@ -289,18 +289,16 @@ impl Dma {
 
     fn tell(&self, port: &str, why: String, bytes: usize) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.iter().any(|(of, what)| of == port && *what == why) {
+        if told.len() == TOLD_MAX || told.iter().any(|(of, what)| of == port && *what == why) {
             tracing::debug!(port, bytes, why, "a region could not be mapped for the port's device");
             return;
         }
         tracing::info!(port, bytes, why, "a region could not be mapped for the port's device: its payload is copied");
-        if told.len() < TOLD_MAX {
-            told.push((port.to_owned(), why));
-        }
+        told.push((port.to_owned(), why));
     }
 }
 
-/// Reasons that are remembered.
+/// Reasons that are told.
 const TOLD_MAX: usize = 64;
 
 impl DmaMap {
