@@ -13,11 +13,14 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 35] = [
+const FUNCTIONS: [&str; 42] = [
     "mrc_.*",
+    "rte_dev_dma_map",
+    "rte_dev_dma_unmap",
     "rte_dev_probe",
     "rte_eal_alarm_set",
     "rte_eal_init",
+    "rte_eal_iova_mode",
     "rte_eth_dev_adjust_nb_rx_tx_desc",
     "rte_eth_dev_close",
     "rte_eth_dev_configure",
@@ -32,8 +35,12 @@ const FUNCTIONS: [&str; 35] = [
     "rte_eth_allmulticast_enable",
     "rte_eth_rx_queue_setup",
     "rte_eth_stats_get",
+    "rte_eth_tx_done_cleanup",
     "rte_eth_tx_queue_setup",
+    "rte_extmem_register",
+    "rte_extmem_unregister",
     "rte_get_tsc_hz",
+    "rte_mem_virt2memseg_list",
     "rte_mempool_avail_count",
     "rte_mempool_free",
     "rte_pktmbuf_clone",
@@ -124,7 +131,7 @@ fn bindings(flags: &[String]) {
         .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
         .allowlist_var("mrc_rss_addresses|mrc_multi_segs")
         // Packed and aligned at once, which Rust refuses; or nobody looks inside.
-        .opaque_type("rte_mbuf|rte_mempool|rte_ring|rte_device|rte_arp_.*|rte_gtp_.*|rte_l2tpv2_.*|rte_eth_switch_info")
+        .opaque_type("rte_mbuf|rte_mempool|rte_memseg_list|rte_ring|rte_device|rte_arp_.*|rte_gtp_.*|rte_l2tpv2_.*|rte_eth_switch_info")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_default(true)
@@ -133,8 +140,8 @@ fn bindings(flags: &[String]) {
     for function in FUNCTIONS {
         builder = builder.allowlist_function(function);
     }
-    // rte_eth_rx_mq_mode, of which the two modes in use.
-    builder = builder.allowlist_var("RTE_ETH_MQ_RX_(NONE|RSS)|RTE_PKTMBUF_HEADROOM|RING_F_S[PC]_(ENQ|DEQ)");
+    // Of rte_eth_rx_mq_mode and rte_iova_mode the modes in use.
+    builder = builder.allowlist_var("RTE_ETH_MQ_RX_(NONE|RSS)|RTE_IOVA_VA|RTE_PKTMBUF_HEADROOM|RING_F_S[PC]_(ENQ|DEQ)");
     let generated = builder.generate().unwrap_or_else(|e| {
         fail(&format!("the bindings to DPDK could not be generated: {}", one_line(&e.to_string())))
     });

@@ -133,6 +133,7 @@ fn the_log_of_a_running_nic_is_one_json_object_a_line_if_asked_for() {
     ] {
         assert_eq!(told(message)["level"], level, "{message}");
     }
+    assert_eq!(told("a port is open")["payload"], "sent from where it lies");
     let port = told("a port changed");
     assert_eq!((&port["nic"], &port["port"], &port["admin"]), (&"a".into(), &1.into(), &false.into()), "{port}");
     assert!(events.iter().all(|event| event["target"].as_str().unwrap().starts_with("control")), "{log}");

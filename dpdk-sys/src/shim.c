@@ -138,7 +138,8 @@ void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *pi
 
 	if (shared->free_cb == NULL)
 		shared->free_cb = nothing;
-	rte_pktmbuf_attach_extbuf(piece, data, RTE_BAD_IOVA, len, shared);
+	/* Software drivers do not look at the second address; cards get pieces of memory alone that was mapped for them at its own address. */
+	rte_pktmbuf_attach_extbuf(piece, data, (rte_iova_t)(uintptr_t)data, len, shared);
 	piece->data_len = len;
 	tail->data_len = tail_len;
 	head->data_len = head_len;

@@ -16,6 +16,7 @@
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
 #include <rte_version.h>
@@ -53,7 +54,7 @@ void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n);
 void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 
 /* Makes a frame of three segments: head, then len bytes at data that are somebody else's, then tail. All three mbufs are new ones. `count` is where
- * the reference is counted: one is taken off when the frame is freed; it never reaches 0. */
+ * the reference is counted: one is taken off when the frame is freed; it never reaches 0. A card finds the bytes at the address that the CPU has. */
 void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *piece, void *data, uint16_t len, void *count,
 		   struct rte_mbuf *tail, uint16_t tail_len);
 

@@ -214,8 +214,8 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// For inline data: memory of the library's own in a domain.
+/// For inline data, which is short: memory of the library's own in a domain.
 pub(crate) fn own_region(pd: &Pd, len: usize) -> Result<MemoryRegion, Errno> {
     let buffer = Buffer::try_new(len).ok_or(libc::ENOMEM)?;
-    caught(|| pd.domain.register(&buffer, Access::default(), None).map_err(|e| errno(&e)))
+    caught(|| pd.domain.register_short(&buffer, Access::default(), None).map_err(|e| errno(&e)))
 }

@@ -11,7 +11,7 @@ use dataplane::dpdk::{App, Clock, Eal, Engine, Lane, Poll, Port, PortConfig, TxP
 use dataplane::memory::{
     Access, Buffer, Domain, Key, Keys, Loans, Region, RxFrame, Table, checksum, checksum_extent, read_bytes,
 };
-use dataplane::nic::{PortId, TxBurst, lead};
+use dataplane::nic::{Pieces, PortId, TxBurst, lead};
 use dataplane::wire::{
     Addressing, Bth, Ext, ICRC_LEN, Icrc, MacAddr, Marks, Meth, Opcode, Reth, Template, UDP_PORT, WriteHeaders, padding,
 };
@@ -194,7 +194,7 @@ impl Sender {
         let Ground { table, key, template, headers, payload, .. } = &self.ground;
         let (key, payload, end) = (*key, *payload, headers.len());
         let Ok(source) = table.local(DOMAIN, key, va, payload) else { return false };
-        let lends = self.loans.is_allowed() && out.takes_pieces(port);
+        let lends = self.loans.is_allowed() && out.takes_pieces(port) == Pieces::All;
         let written = if let Some(lead) = lead(end, payload).filter(|_| lends) {
             let (rest, pad) = (source.skip(lead), padding(payload));
             let Some(id) = self.loans.take(key, &self.ground.memory) else { return false };

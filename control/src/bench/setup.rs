@@ -11,7 +11,8 @@ use crate::host::bring_up;
 use crate::records::{Node, Recording, WorkerRecords};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::dpdk::{
-    Clock, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Worker, WorkerOptions, Workers,
+    Clock, DmaMap, Eal, EalOptions, FabricLane, Impairments, Lane, Port, PortConfig, Queue, Worker, WorkerOptions,
+    Workers,
 };
 use dataplane::fabric::{Fabric, Plan};
 use dataplane::nic::{Nic, NicParams, PacingParams, SendLimits, Stats};
@@ -49,6 +50,8 @@ pub(super) struct Running {
     pub(super) eal: Eal,
     pub(super) cores: Vec<usize>,
     pub(super) config: PortConfig,
+    /// Memory that devices read: it is unmapped once their ports are closed.
+    pub(super) _maps: Vec<DmaMap>,
 }
 
 /// Ports, and what is behind them.
@@ -196,7 +199,8 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     let Opened { nics: mut ports, far } = open_ports(&eal, options, &config)?;
     for (nic, port) in ["a", "b"].iter().zip(&ports).flat_map(|(nic, ports)| ports.iter().map(move |port| (nic, port)))
     {
-        tracing::info!(nic, port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
+        let lending = port.lending();
+        tracing::info!(nic, port = port.name(), max_frame = port.max_frame(), queues = port.queues(), payload = %lending, "a port is open");
     }
     let max_frame = bring_up::longest_frame(ports.iter().flatten());
     let mss = choose_mss(options, max_frame)?;
@@ -227,6 +231,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
     }
     let stats_of = |side: &Side| side.nics.iter().map(|nic| Arc::clone(nic.stats())).collect::<Vec<_>>();
     let stats = [stats_of(&a), b.as_ref().map(stats_of).unwrap_or_default()];
+    let maps = a.maps.into_iter().chain(b.iter_mut().flat_map(|b| b.maps.drain(..))).collect();
     let (b_controller, b_nics) = b.map(|b| (b.controller, b.nics)).unzip();
     let mut control = ControlThread::start(move || clock.now())?;
     let (requesters, a_links) = seats(requesters, &control, &mut records);
@@ -297,6 +302,7 @@ pub(super) fn start(options: &Options) -> Result<Running, Error> {
         eal,
         cores,
         config,
+        _maps: maps,
     })
 }
 

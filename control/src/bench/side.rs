@@ -7,7 +7,7 @@ use super::{Error, Op, Options, Spraying};
 use crate::controller::{Controller, ProfileSpec};
 use crate::host::bring_up;
 use dataplane::Ns;
-use dataplane::dpdk::Port;
+use dataplane::dpdk::{Dma, DmaMap, Port};
 use dataplane::memory::{Access, Buffer, Domain, Key, Keys, Region};
 use dataplane::nic::{
     Advertised, Endpoint, Nic, NicParams, PathSpec, Paths, Placement, PortId, QpNumbers, QpSpec, QpState, Qpn, owner,
@@ -38,6 +38,9 @@ pub(super) struct Side {
     macs: Vec<MacAddr>,
     numbers: QpNumbers,
     keys: Keys,
+    /// Maps memory for ports whose devices read by themselves, and what was mapped.
+    dma: Dma,
+    pub(super) maps: Vec<DmaMap>,
     /// The EV profile of all QPs.
     pool: Option<Arc<EvPool>>,
     /// QPs opened so far.
@@ -100,13 +103,17 @@ impl Side {
         let spec = options.profiles.as_ref().and_then(|profiles| profiles.get(n));
         let pool = spec.map(|spec| profile(&mut controller, spec, pairs * options.qps)).transpose()?;
         let (numbers, keys) = (QpNumbers::default(), Keys::default());
-        Ok(Side { nics, controller, ends, macs, numbers, keys, pool, opened: 0 })
+        let (dma, maps) = (Dma::new(if options.copy { &[] } else { ports }), Vec::new());
+        Ok(Side { nics, controller, ends, macs, numbers, keys, dma, maps, pool, opened: 0 })
     }
 
     fn register(&mut self, k: usize, memory: &Arc<Buffer>) -> Key {
         let key = self.keys.allocate().expect("far fewer regions than keys");
         let access = Access { remote_write: true };
         self.nics[k].register(key, Region { domain: DOMAIN, access, iova: 0, memory: Arc::clone(memory) });
+        let map = self.dma.map(memory);
+        self.nics[k].set_mapped(key, map.mapped());
+        self.maps.push(map);
         key
     }
 

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::neighbour::NeighbourError;
 use crate::records::{Node, Recording};
 use dataplane::Ns;
-use dataplane::dpdk::{Clock, Eal, Impairments, Port, PortConfig, PortStats, Worker, WorkerOptions, Workers};
+use dataplane::dpdk::{Clock, Dma, Eal, Impairments, Port, PortConfig, PortStats, Worker, WorkerOptions, Workers};
 use dataplane::memory::{Domain, Keys};
 use dataplane::nic::{Nic, NicParams, PortInfo, QpNumbers, Stats};
 use dataplane::path::SprayingParams;
@@ -53,6 +53,8 @@ pub(super) struct Inner {
     _recording: Option<Recording>,
     control: ControlThread,
     ports: Vec<Port>,
+    /// Maps memory for those of them that need it.
+    pub(super) dma: Dma,
 }
 
 impl Inner {
@@ -100,7 +102,13 @@ impl Device {
         let ports = spec.ports.iter().map(|port| Port::open(eal, port, &config));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
         for port in &ports {
-            tracing::info!(port = port.name(), max_frame = port.max_frame(), queues = port.queues(), "a port is open");
+            tracing::info!(
+                port = port.name(),
+                max_frame = port.max_frame(),
+                queues = port.queues(),
+                payload = %port.lending(),
+                "a port is open"
+            );
         }
         Device::over(eal, ports, spec)
     }
@@ -118,6 +126,7 @@ impl Device {
                 "port {name} has {queues} queues for {workers} workers: give it one for each"
             )));
         }
+        let dma = Dma::new(&ports);
         let infos = port_infos(&ports);
         let params = params(&spec, longest_frame(&ports))?;
         let engine = |k: usize| Nic::new(NicParams { seed: params.seed.wrapping_add(k as u64), ..params }, &infos);
@@ -188,6 +197,7 @@ impl Device {
             _recording: recording,
             control,
             ports,
+            dma,
         };
         Ok(Device { inner: Arc::new(inner) })
     }

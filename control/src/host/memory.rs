@@ -4,6 +4,7 @@ use super::completion_queue::CompletionQueue;
 use super::device::Inner;
 use super::error::HostError;
 use super::qp::QueuePair;
+use dataplane::dpdk::DmaMap;
 use dataplane::memory::{Access, Buffer, Domain, Key, Region};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub struct MemoryRegion {
     device: Arc<Inner>,
     key: Key,
     address: u64,
+    /// For ports whose devices read by themselves. It goes when no frame refers to the memory any more.
+    dma: Option<DmaMap>,
     buffer: Arc<Buffer>,
 }
 
@@ -34,7 +37,8 @@ impl ProtectionDomain {
         ProtectionDomain { device, domain }
     }
 
-    /// Registers a buffer with all workers. Requests name its first byte by `address`; without one by its address in this process.
+    /// Registers a buffer with all workers. Requests name its first byte by `address`; without one by its address in this process. For ports whose
+    /// devices read by themselves it is mapped too; where that fails, its payload is copied, and the log says why.
     ///
     /// # Errors
     /// [`HostError::TooManyRegions`], [`HostError::Gone`].
@@ -44,15 +48,44 @@ impl ProtectionDomain {
         access: Access,
         address: Option<u64>,
     ) -> Result<MemoryRegion, HostError> {
+        self.register_as(buffer, access, address, true)
+    }
+
+    /// As [`ProtectionDomain::register`], for a buffer of short messages, which are always copied: it takes none of the few places for memory that
+    /// is mapped for devices.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::register`].
+    pub fn register_short(
+        &self,
+        buffer: &Arc<Buffer>,
+        access: Access,
+        address: Option<u64>,
+    ) -> Result<MemoryRegion, HostError> {
+        self.register_as(buffer, access, address, false)
+    }
+
+    fn register_as(
+        &self,
+        buffer: &Arc<Buffer>,
+        access: Access,
+        address: Option<u64>,
+        maps: bool,
+    ) -> Result<MemoryRegion, HostError> {
         let mut keys = self.device.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let key = keys.allocate().ok_or(HostError::TooManyRegions)?;
         drop(keys);
         let address = address.unwrap_or_else(|| buffer.address());
         // From here on it is deregistered where it was registered, whatever happens.
-        let region = MemoryRegion { device: Arc::clone(&self.device), key, address, buffer: Arc::clone(buffer) };
+        let dma = maps.then(|| self.device.dma.map(buffer));
+        let mapped = dma.as_ref().and_then(DmaMap::mapped);
+        let region = MemoryRegion { device: Arc::clone(&self.device), key, address, dma, buffer: Arc::clone(buffer) };
         for worker in &self.device.workers {
             let (domain, memory) = (self.domain, Arc::clone(buffer));
-            worker.call(move |_, nic, _| nic.register(key, Region { domain, access, iova: address, memory }))?;
+            worker.call(move |_, nic, _| {
+                nic.register(key, Region { domain, access, iova: address, memory });
+                nic.set_mapped(key, mapped);
+            })?;
         }
         Ok(region)
     }
@@ -126,6 +159,8 @@ impl Drop for MemoryRegion {
             self.device.workers.iter().all(|worker| worker.call(move |_, nic, _| nic.deregister(key)).is_ok());
         if forgotten && self.is_back() {
             self.device.keys.lock().unwrap_or_else(PoisonError::into_inner).release(key);
+        } else if let Some(dma) = self.dma.take() {
+            dma.abandon();
         }
     }
 }

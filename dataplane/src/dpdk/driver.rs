@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::error::{Error, Said, strerror};
 use super::spec::PortSpec;
+use crate::nic::Pieces;
 
 /// Ethernet header and two VLAN tags: what a frame has beyond its MTU.
 pub(super) const OVERHEAD: usize = 14 + 8;
@@ -43,8 +44,9 @@ pub(super) struct Plan {
     pub(super) max_frame: usize,
     /// Room that the driver wants in a received mbuf.
     pub(super) rx_room: usize,
-    /// The driver reads what it sends by the CPU, segment by segment, so that a frame may refer to memory of ours. (A card would need it mapped.)
-    pub(super) pieces: bool,
+    /// Which memory of ours a frame may refer to: all where the driver reads what it sends by the CPU, segment by segment; what was mapped for
+    /// it where a card does.
+    pub(super) pieces: Pieces,
 }
 
 impl Driver {
@@ -91,7 +93,7 @@ impl Driver {
     ) -> Result<Plan, Error> {
         let mtu = asked.unwrap_or(default);
         let frame = usize::from(mtu) + OVERHEAD;
-        let any = Plan { mtu, max_frame: frame, rx_room: frame, pieces: true };
+        let any = Plan { mtu, max_frame: frame, rx_room: frame, pieces: Pieces::All };
         match self {
             Driver::Ring | Driver::Null => Ok(any),
             Driver::Memif => {
@@ -117,7 +119,7 @@ impl Driver {
                 }
                 let mtu = mtu.min(TAP_MTU);
                 let max_frame = TAP_FRAME.min(usize::from(mtu) + OVERHEAD);
-                Ok(Plan { mtu, max_frame, rx_room: TAP_FRAME, pieces: false })
+                Ok(Plan { mtu, max_frame, rx_room: TAP_FRAME, pieces: Pieces::None })
             }
             Driver::AfPacket => plan_af_packet(spec, asked, mtu, queues),
             // Network cards count receive buffers in units of up to 1 KiB, rounded down, and want room for the FCS.
@@ -125,7 +127,8 @@ impl Driver {
                 mtu,
                 max_frame: usize::from(mtu) + ETHERNET,
                 rx_room: (frame + FCS).next_multiple_of(RX_UNIT),
-                pieces: false,
+                // Other virtual devices say that memory was mapped, and do nothing: who reads it may be another process.
+                pieces: if spec.pci().is_some() { Pieces::Mapped } else { Pieces::None },
             }),
         }
     }
@@ -202,7 +205,7 @@ fn plan_af_packet(spec: &mut PortSpec, asked: Option<u16>, mtu: u16, queues: u16
     }
     let max_frame = fits.min(usize::from(mtu) + ETHERNET);
     let mtu = u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX);
-    Ok(Plan { mtu, max_frame, rx_room: slot, pieces: false })
+    Ok(Plan { mtu, max_frame, rx_room: slot, pieces: Pieces::None })
 }
 
 /// The interface's MTU. (sysfs would tell that of another network namespace.)
@@ -243,5 +246,25 @@ fn check_raw(spec: &PortSpec) -> Result<(), Error> {
     match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Err(no_raw(spec.to_string())),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_alone_want_memory_mapped() {
+        for (spec, pieces) in [
+            ("net_null0", Pieces::All),
+            ("net_memif0,role=server", Pieces::All),
+            ("0000:3b:00.0", Pieces::Mapped),
+            ("net_virtio_user0,path=/dev/vhost-net", Pieces::None),
+            ("net_vhost0,iface=x", Pieces::None),
+        ] {
+            let mut spec: PortSpec = spec.parse().unwrap();
+            let plan = Driver::of(spec.device()).plan(&mut spec, None, 4_500, 1).unwrap();
+            assert_eq!(plan.pieces, pieces, "{spec}");
+        }
     }
 }

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod clock;
+mod dma;
 mod driver;
 mod eal;
 mod engine;
@@ -16,6 +17,7 @@ mod fabric_frame;
 mod fabric_lane;
 mod impair;
 mod lane;
+mod lending;
 mod log;
 mod memif;
 mod pool;
@@ -29,12 +31,14 @@ mod tx;
 mod worker;
 
 pub use clock::Clock;
+pub use dma::{Dma, DmaMap};
 pub use eal::{Eal, EalOptions, Memory};
 pub use error::{Error, Said};
 pub use fabric_frame::MbufFrame;
 pub use fabric_lane::{FabricLane, FabricLaneStats, LiveFabric, Overseer};
 pub use impair::{ImpairmentError, Impairments};
 pub use lane::{App, Engine, Lane, Poll};
+pub use lending::Lending;
 pub use port::{LinkWatch, Port, PortConfig, PortStats, Queue};
 pub use rx::{Batch, Frame, Mbuf, RxQueue};
 pub use spec::PortSpec;

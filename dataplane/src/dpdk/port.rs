@@ -10,6 +10,7 @@ use dpdk_sys as sys;
 use super::driver::{Driver, OVERHEAD, Plan, RX_UNIT};
 use super::eal::Eal;
 use super::error::{Error, Said, strerror};
+use super::lending::{Abilities, Lending};
 use super::log::capture;
 use super::memif::{Gate, on_interrupt_thread};
 use super::pool::{MAX_FRAME, Pool};
@@ -17,6 +18,7 @@ use super::rings::Pair;
 use super::rx::RxQueue;
 use super::spec::{Kind, PortSpec};
 use super::tx::TxQueue;
+use crate::nic::Pieces;
 
 /// The default MTU: an MSS of 4,096 with any header stack.
 pub(super) const DEFAULT_MTU: u16 = 4_500;
@@ -120,8 +122,10 @@ pub(super) struct Inner {
     /// The device to remove, unless it is on a bus.
     pub(super) vdev: Option<CString>,
     pub(super) max_frame: usize,
+    /// Its address, where it is a PCI device.
+    pub(super) pci: Option<String>,
     /// Frames may have pieces of registered memory.
-    pub(super) pieces: bool,
+    pub(super) lending: Lending,
     /// Hosts of all kinds may be at its other end.
     pub(super) on_ethernet: bool,
     /// Of a port that is started when its peer is there.
@@ -199,7 +203,8 @@ impl Port {
             gate,
             vdev,
             max_frame: plan.max_frame,
-            pieces: false,
+            pci: spec.pci().map(str::to_owned),
+            lending: Lending::of_driver(plan.pieces),
             on_ethernet: driver.is_on_ethernet(&spec),
             pools: Arc::new(pools),
             _pair: None,
@@ -231,11 +236,10 @@ impl Port {
             conf.rxmode.mq_mode = sys::RTE_ETH_MQ_RX_RSS;
             conf.rx_adv_conf.rss_conf.rss_hf = rss;
         }
-        // SAFETY: a constant.
-        let segments = info.tx_offload_capa & unsafe { sys::mrc_multi_segs };
-        inner.pieces = segments != 0 && inner.pools.pieces.is_some();
-        if inner.pieces {
-            conf.txmode.offloads |= segments;
+        inner.lending = inner.lending.with(abilities(&info));
+        if inner.lending.pieces() != Pieces::None {
+            // SAFETY: a constant.
+            conf.txmode.offloads |= unsafe { sys::mrc_multi_segs };
         }
         // SAFETY: as above.
         let set = capture(|| unsafe { sys::rte_eth_dev_configure(id, queues, queues, &raw const conf) });
@@ -254,14 +258,17 @@ impl Port {
             let set =
                 capture(|| unsafe { sys::rte_eth_rx_queue_setup(id, queue, rx_desc, socket, core::ptr::null(), pool) });
             check("setting up a receive queue", set)?;
-            // SAFETY: as above.
-            let set = capture(|| unsafe { sys::rte_eth_tx_queue_setup(id, queue, tx_desc, socket, core::ptr::null()) });
+            let set = inner.set_up_tx(queue, tx_desc, socket, &info);
             check("setting up a transmit queue", set)?;
         }
         match &inner.gate {
             Some(gate) => gate.start(id),
             // SAFETY: as above.
             None => check("starting the port", capture(|| unsafe { sys::rte_eth_dev_start(id) }))?,
+        }
+        // SAFETY: the queue is set up, nobody uses it yet, and nothing was sent.
+        if inner.lending == Lending::Mapped && unsafe { sys::rte_eth_tx_done_cleanup(id, 0, 0) } < 0 {
+            inner.lending = Lending::Never("its driver gives sent frames back only when it needs their room");
         }
         // Some ports have no such modes, and receive everything. Neighbour discovery asks multicast addresses (RFC 4861, 7.2.1).
         // SAFETY: as above.
@@ -306,6 +313,12 @@ impl Port {
     #[must_use]
     pub fn is_on_ethernet(&self) -> bool {
         self.inner.on_ethernet
+    }
+
+    /// Whether payload leaves it from where it lies, else why not.
+    #[must_use]
+    pub fn lending(&self) -> Lending {
+        self.inner.lending
     }
 
     /// How many queues it has each way.
@@ -396,6 +409,25 @@ impl LinkWatch {
 }
 
 impl Inner {
+    /// Sets up a transmit queue, with the driver's defaults; but of a card that is lent memory each frame is to be known as sent, and not only every
+    /// so many: the last ones before a pause would not come back.
+    fn set_up_tx(&mut self, queue: u16, desc: u16, socket: u32, info: &sys::rte_eth_dev_info) -> (i32, Said) {
+        let id = self.id;
+        let set_up = |conf: *const sys::rte_eth_txconf| {
+            // SAFETY: the port is configured for the queue; the configuration is null, which means defaults, or outlives the call.
+            capture(|| unsafe { sys::rte_eth_tx_queue_setup(id, queue, desc, socket, conf) })
+        };
+        if self.lending == Lending::Mapped && info.default_txconf.tx_rs_thresh > 1 {
+            let conf = sys::rte_eth_txconf { tx_rs_thresh: 1, ..info.default_txconf };
+            let set = set_up(&raw const conf);
+            if set.0 >= 0 {
+                return set;
+            }
+            self.lending = Lending::Never("its driver does not tell of each frame that it is sent");
+        }
+        set_up(core::ptr::null())
+    }
+
     fn link(&self) -> Option<u32> {
         let mut mbps = 0;
         // SAFETY: the port is open as long as this is there, and drivers let any thread read a port's link.
@@ -406,6 +438,17 @@ impl Inner {
             gate.restart(self.id);
         }
         up.then_some(mbps)
+    }
+}
+
+/// What a port says of itself, as far as it matters for lending.
+fn abilities(info: &sys::rte_eth_dev_info) -> Abilities {
+    Abilities {
+        // SAFETY: a constant.
+        segments: info.tx_offload_capa & unsafe { sys::mrc_multi_segs } != 0,
+        most_segments: info.tx_desc_lim.nb_mtu_seg_max,
+        // SAFETY: EAL is up.
+        virtual_addresses: unsafe { sys::rte_eal_iova_mode() } == sys::RTE_IOVA_VA,
     }
 }
 
@@ -439,8 +482,7 @@ impl Pools {
         Ok(Pools {
             small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME, -1)?,
             large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame, -1)?,
-            pieces: plan
-                .pieces
+            pieces: (plan.pieces != Pieces::None)
                 .then(|| Pool::new(&format!("references of {what}"), config.small, 0, -1))
                 .transpose()?,
             rx: receives

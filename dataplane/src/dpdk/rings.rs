@@ -9,8 +9,10 @@ use dpdk_sys as sys;
 use super::driver::{Driver, OVERHEAD, Plan};
 use super::eal::Eal;
 use super::error::Error;
+use super::lending::Lending;
 use super::log::capture;
 use super::port::{DEFAULT_MTU, Inner, Pools, Port, PortConfig, c_string, step};
+use crate::nic::Pieces;
 
 /// The rings that join two ports, and the pools that their frames may be from: mbufs of one end up at the other.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl PairConfig<'_> {
     fn plan(&self) -> Plan {
         let mtu = self.configs[0].mtu.unwrap_or(DEFAULT_MTU);
         let max_frame = usize::from(mtu) + OVERHEAD;
-        Plan { mtu, max_frame, rx_room: max_frame, pieces: true }
+        Plan { mtu, max_frame, rx_room: max_frame, pieces: Pieces::All }
     }
 
     fn pools(&self) -> Result<[Arc<Pools>; 2], Error> {
@@ -142,7 +144,8 @@ impl Port {
             gate: None,
             vdev: Some(c_string(name, &format!("net_ring_{name}"))?),
             max_frame: plan.max_frame,
-            pieces: false,
+            pci: None,
+            lending: Lending::of_driver(plan.pieces),
             on_ethernet: false,
             pools,
             _pair: Some(Arc::clone(pair)),

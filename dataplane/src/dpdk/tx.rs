@@ -9,7 +9,7 @@ use super::BURST;
 use super::pool::Pool;
 use super::port::{Inner, Pools, SMALL_FRAME};
 use crate::memory::Lent;
-use crate::nic::{PortId, TxBurst};
+use crate::nic::{Pieces, PortId, TxBurst};
 
 /// Mbufs of one size, ready to be lent, and a burst more on its way into the cache.
 #[derive(Debug)]
@@ -108,6 +108,8 @@ pub struct TxQueue {
     /// Of a slot around a piece: the piece, and what follows it.
     piece: Option<Lent>,
     tail_len: u16,
+    /// The port took nothing of the last flush.
+    is_stalled: bool,
     small: Stock,
     large: Stock,
     /// For references to registered memory, and for what follows those.
@@ -119,6 +121,8 @@ pub struct TxQueue {
     stalls: u64,
     /// Slots refused because the port can't carry such a frame.
     too_long: u64,
+    /// The port's, at hand.
+    takes: Pieces,
     queue: u16,
     port: Arc<Inner>,
 }
@@ -136,6 +140,7 @@ impl TxQueue {
             lent_len: 0,
             piece: None,
             tail_len: 0,
+            is_stalled: false,
             small: Stock::new(),
             large: Stock::new(),
             pieces: Stock::new(),
@@ -143,6 +148,7 @@ impl TxQueue {
             alloc_failures: 0,
             stalls: 0,
             too_long: 0,
+            takes: port.lending.pieces(),
             queue,
             port,
         }
@@ -209,11 +215,11 @@ impl TxQueue {
         }
     }
 
-    /// Can frames have pieces of registered memory?
+    /// Which pieces of registered memory may frames have?
     #[inline]
     #[must_use]
-    pub fn takes_pieces(&self) -> bool {
-        self.port.pieces
+    pub fn takes_pieces(&self) -> Pieces {
+        self.takes
     }
 
     /// Lends room before and behind a piece of registered memory; `None`, and the piece is back, as for [`TxQueue::slot`].
@@ -224,7 +230,7 @@ impl TxQueue {
             return None;
         }
         let port = &self.port;
-        let pool = port.pools.pieces.as_ref().filter(|_| port.pieces)?;
+        let pool = port.pools.pieces.as_ref().filter(|_| self.takes != Pieces::None)?;
         if head + piece.len() + tail > port.max_frame || head.max(tail) > SMALL_FRAME {
             self.too_long += 1;
             return None;
@@ -266,10 +272,18 @@ impl TxQueue {
         self.len += 1;
     }
 
-    /// Frames that wait for the port get copies of their pieces.
+    /// Frames that wait for the port get copies of their pieces, and a card gives back what it has sent. Of one that takes frames those that wait
+    /// go soon, and are left as they are: all that it sends is waited for, for a while.
     pub fn copy_pieces(&mut self) {
         self.piece = None;
         self.lent = Slot::None;
+        if self.takes == Pieces::Mapped {
+            // SAFETY: the port runs, the queue is set up, and this is its one user.
+            unsafe { sys::rte_eth_tx_done_cleanup(self.port.id, self.queue, 0) };
+            if !self.is_stalled {
+                return;
+            }
+        }
         let pool = self.port.pools.large.as_ptr();
         for (mbuf, &len) in self.pending.iter_mut().zip(&self.lens).take(self.len) {
             if len != MEASURED {
@@ -308,6 +322,7 @@ impl TxQueue {
         let taken = usize::from(unsafe {
             sys::mrc_tx_burst(self.port.id, self.queue, self.pending.as_mut_ptr(), self.lens.as_ptr(), self.len as u16)
         });
+        self.is_stalled = taken == 0;
         if taken < self.len {
             self.pending.copy_within(taken..self.len, 0);
             self.lens.copy_within(taken..self.len, 0);
@@ -403,8 +418,8 @@ impl TxBurst for TxPorts {
     }
 
     #[inline]
-    fn takes_pieces(&self, port: PortId) -> bool {
-        self.queues.get(usize::from(port.0)).is_some_and(TxQueue::takes_pieces)
+    fn takes_pieces(&self, port: PortId) -> Pieces {
+        self.queues.get(usize::from(port.0)).map_or(Pieces::None, TxQueue::takes_pieces)
     }
 
     #[inline]

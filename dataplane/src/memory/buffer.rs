@@ -101,8 +101,27 @@ impl Buffer {
         Arc::new(Buffer { ptr, len, home: Home::Foreign })
     }
 
+    /// Whole pages, so that what is mapped for devices is nobody else's.
     fn layout(len: usize) -> Option<Layout> {
-        Layout::from_size_align(len.max(1), if len < HUGE { ALIGN } else { HUGE }).ok()
+        let size = len.max(1).checked_next_multiple_of(ALIGN)?;
+        Layout::from_size_align(size, if len < HUGE { ALIGN } else { HUGE }).ok()
+    }
+
+    /// The whole pages of `page` bytes, a power of two, that are the buffer's alone, as address and length; `None` where there is none. Memory of its
+    /// own it has to the end of the last page. Of memory of others, whose first and last page may hold what is not the buffer's, these are left out.
+    #[must_use]
+    pub fn pages(&self, page: usize) -> Option<(usize, usize)> {
+        let room = match &self.home {
+            Home::Own => Self::layout(self.len)?.size(),
+            // The system maps files by whole pages.
+            Home::Mapped { .. } => self.len.checked_next_multiple_of(page)?,
+            Home::Foreign => self.len,
+        };
+        let start = self.ptr.as_ptr().expose_provenance();
+        let from = start.checked_next_multiple_of(page)?;
+        let end = start.checked_add(room)?;
+        let len = end.checked_sub(end % page)?.checked_sub(from)?;
+        (len > 0).then_some((from, len))
     }
 
     /// Size in bytes.
@@ -224,6 +243,25 @@ mod tests {
         assert!(buffer.copy(98, &buffer, 0, 3).is_err() && buffer.copy(0, &buffer, 98, 3).is_err());
         buffer.read(93, &mut out).unwrap();
         assert_eq!(out, [0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn pages_of_a_buffer_hold_nothing_of_anybody_else() {
+        for (len, whole) in [(1, 4096), (4096, 4096), (4097, 8192), (HUGE + 1, HUGE + 4096)] {
+            let buffer = Buffer::new(len);
+            assert_eq!(buffer.pages(4096), Some((buffer.address() as usize, whole)), "{len}");
+        }
+        let own = Buffer::new(5 * 4096);
+        let start = own.address() as usize;
+        let foreign = |at: usize, len: usize| {
+            // SAFETY: within a buffer that outlives this one, and nothing is written.
+            unsafe { Buffer::foreign(own.at(at, len).unwrap(), len) }.pages(4096)
+        };
+        assert_eq!(foreign(0, 8192), Some((start, 8192)));
+        assert_eq!(foreign(1, 8191), Some((start + 4096, 4096)));
+        assert_eq!(foreign(4095, 8194), Some((start + 4096, 8192)));
+        assert_eq!(foreign(4096, 8191), Some((start + 4096, 4096)));
+        assert_eq!((foreign(1, 8190), foreign(0, 4095), foreign(4096, 0)), (None, None, None));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! whoever frees the last of its frames has counted it back.
 
 use super::{Buffer, Key, Target};
+use crate::Ns;
 use core::ptr::NonNull;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +15,10 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 const LOANS_MAX: usize = 4096;
 /// Pieces of one loan that are out at a time; what comes beyond is copied.
 const PIECES_MAX: u16 = 1 << 15;
+/// How long a message waits for what devices alone were lent, in ns from when that was, once all of it is acknowledged. A device sends what it has
+/// in far less; one that keeps frames for longer has no link, and the peer has the payload by another way. Should it still send them, they are
+/// repeats for the peer, and if the payload has changed their iCRC is wrong. The region is waited for as ever.
+pub const DEVICE_KEEPS: u64 = 100_000_000;
 /// The count when all is back. It never comes near 0 or 1, which drivers take for the last reference.
 const ALL_BACK: u16 = 0xC000;
 
@@ -37,6 +42,10 @@ struct Own {
     lent: u16,
     /// Whether a message has it, or pieces of one that ended are still out.
     in_use: bool,
+    /// Pieces went to who reads them by the CPU.
+    to_software: bool,
+    /// When the last piece went to a device.
+    to_device_at: Ns,
     key: Key,
     /// What keeps the memory; it stays from one loan of a region to the next.
     memory: Option<Arc<Buffer>>,
@@ -106,7 +115,8 @@ impl Loans {
     #[must_use]
     pub fn new() -> Loans {
         let count = || LoanCount { driver: [const { AtomicUsize::new(0) }; 2], count: AtomicU16::new(ALL_BACK) };
-        let own = || Own { lent: 0, in_use: false, key: Key(0), memory: None };
+        let own =
+            || Own { lent: 0, in_use: false, to_software: false, to_device_at: Ns::ZERO, key: Key(0), memory: None };
         Loans {
             counts: (0..LOANS_MAX).map(|_| count()).collect(),
             own: (0..LOANS_MAX).map(|_| own()).collect(),
@@ -131,6 +141,7 @@ impl Loans {
         let id = self.free.pop_front()?;
         let own = &mut self.own[id.0 as usize];
         own.in_use = true;
+        (own.to_software, own.to_device_at) = (false, Ns::ZERO);
         own.key = key;
         if own.memory.as_ref().is_none_or(|kept| !Arc::ptr_eq(kept, memory)) {
             own.memory = Some(Arc::clone(memory));
@@ -138,9 +149,22 @@ impl Loans {
         Some(id)
     }
 
-    /// Lends a range of the region of a loan; `None` when too much of it is out.
+    /// Lends a range of the region of a loan to who reads it by the CPU; `None` when too much of it is out.
     #[inline]
     pub fn lend(&mut self, id: LoanId, range: &Target<'_>) -> Option<Lent> {
+        self.own[id.0 as usize].to_software = true;
+        self.lend_piece(id, range)
+    }
+
+    /// As [`Loans::lend`], to a device that reads it by itself. It stays mapped for that until all is back.
+    #[inline]
+    pub fn lend_to_device(&mut self, id: LoanId, range: &Target<'_>, now: Ns) -> Option<Lent> {
+        self.own[id.0 as usize].to_device_at = now;
+        self.lend_piece(id, range)
+    }
+
+    #[inline]
+    fn lend_piece(&mut self, id: LoanId, range: &Target<'_>) -> Option<Lent> {
         if range.is_empty() {
             return None;
         }
@@ -178,6 +202,23 @@ impl Loans {
         }
         self.free.push_back(id);
         true
+    }
+
+    /// As [`Loans::end`], for a message that is acknowledged: it waits no longer than [`DEVICE_KEEPS`] for what devices alone were lent, and then the
+    /// loan ends when all is back.
+    #[inline]
+    pub fn end_by(&mut self, id: LoanId, now: Ns) -> bool {
+        self.end(id) || self.give_up(id, now)
+    }
+
+    #[cold]
+    fn give_up(&mut self, id: LoanId, now: Ns) -> bool {
+        let own = &self.own[id.0 as usize];
+        let gives_up = !own.to_software && now.since(own.to_device_at) >= DEVICE_KEEPS;
+        if gives_up {
+            self.away.push(id);
+        }
+        gives_up
     }
 
     /// The message is no more; its loan ends when all is back. True when that is now.
@@ -275,6 +316,26 @@ mod tests {
         drop(piece);
         assert!(!bench.loans.uses(bench.key));
         assert_eq!(Arc::strong_count(&bench.memory), 1);
+    }
+
+    #[test]
+    fn what_a_device_keeps_is_waited_for_so_long_and_its_region_for_as_long_as_it_is_out() {
+        let mut bench = Bench::new();
+        let lend = |bench: &mut Bench, id, now| {
+            let range = bench.table.local(Domain(0), bench.key, 0, 10).unwrap();
+            bench.loans.lend_to_device(id, &range, Ns(now)).unwrap()
+        };
+        let id = bench.take().unwrap();
+        let first = lend(&mut bench, id, 0);
+        let second = lend(&mut bench, id, 50);
+        drop(first);
+        assert!(!bench.loans.end_by(id, Ns(49 + DEVICE_KEEPS)));
+        assert!(bench.loans.end_by(id, Ns(50 + DEVICE_KEEPS)) && bench.loans.uses(bench.key));
+        let both = bench.take().unwrap();
+        let (third, fourth) = (lend(&mut bench, both, 0), bench.lend(both, 0, 10).unwrap());
+        assert!(!bench.loans.end_by(both, Ns(10 * DEVICE_KEEPS)), "whoever reads by the CPU is waited for");
+        drop((second, third, fourth));
+        assert!(bench.loans.end_by(both, Ns(0)) && !bench.loans.uses(bench.key));
     }
 
     #[test]

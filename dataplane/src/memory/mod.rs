@@ -14,9 +14,9 @@ mod table;
 pub use buffer::{Buffer, OutOfRange};
 pub use extent::Extent;
 pub use frame::RxFrame;
-pub use loan::{Lent, LoanCount, LoanId, Loans};
+pub use loan::{DEVICE_KEEPS, Lent, LoanCount, LoanId, Loans};
 pub use prefetch::prefetch;
 pub use table::{
-    Access, AccessError, Domain, Key, Keys, REGIONS_MAX, Region, Scratch, Table, Target, checksum, checksum_extent,
-    copy_bytes, read_bytes,
+    Access, AccessError, Domain, Key, Keys, Mapped, REGIONS_MAX, Region, Scratch, Table, Target, checksum,
+    checksum_extent, copy_bytes, read_bytes,
 };

@@ -88,6 +88,17 @@ pub struct Region {
     pub memory: Arc<Buffer>,
 }
 
+/// What devices may read of a region by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The ports whose devices may: bit i is port i of the NIC.
+    pub ports: u8,
+    /// Address in this process of the first byte.
+    pub start: usize,
+    /// How many bytes.
+    pub len: usize,
+}
+
 /// Why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
@@ -172,6 +183,8 @@ impl Target<'_> {
 #[derive(Debug, Default)]
 pub struct Table {
     slots: Vec<Option<(u8, Region)>>,
+    /// By index, as far as there are such: apart, since most NICs have none.
+    mapped: Vec<Option<Mapped>>,
 }
 
 impl Table {
@@ -181,6 +194,32 @@ impl Table {
             self.slots.resize_with(key.index() + 1, || None);
         }
         self.slots[key.index()] = Some((key.generation(), region));
+        self.set_mapped(key, None);
+    }
+
+    /// What devices may read of a region by themselves from now on; nothing of one that was just inserted. A key that is not known is passed over.
+    pub fn set_mapped(&mut self, key: Key, mapped: Option<Mapped>) {
+        let is_known =
+            matches!(self.slots.get(key.index()), Some(Some((generation, _))) if *generation == key.generation());
+        if mapped.is_some() && !is_known {
+            return;
+        }
+        if mapped.is_some() && self.mapped.len() <= key.index() {
+            self.mapped.resize(key.index() + 1, None);
+        }
+        if let Some(place) = self.mapped.get_mut(key.index()) {
+            *place = mapped;
+        }
+    }
+
+    /// Whether the device of port `port` may read a range of a region by itself. `range` is one of the region `key`.
+    #[inline]
+    #[must_use]
+    pub fn is_mapped(&self, key: Key, port: u8, range: &Target<'_>) -> bool {
+        let Some(Some(mapped)) = self.mapped.get(key.index()) else { return false };
+        let at = range.ptr.as_ptr().addr().wrapping_sub(mapped.start);
+        mapped.ports.checked_shr(u32::from(port)).is_some_and(|ports| ports & 1 == 1)
+            && at.checked_add(range.len).is_some_and(|end| end <= mapped.len)
     }
 
     /// Forgets a key: from now on nothing is read or written through it. `false` when it was not known.
@@ -188,6 +227,7 @@ impl Table {
         match self.slots.get_mut(key.index()) {
             Some(slot) if slot.as_ref().is_some_and(|(generation, _)| *generation == key.generation()) => {
                 *slot = None;
+                self.set_mapped(key, None);
                 true
             }
             _ => false,
@@ -392,6 +432,38 @@ mod tests {
         assert!(!table.remove(old));
         assert!(table.remove(new));
         assert_eq!(refusal(&table, HOME, new, 0, 1), Some(AccessError::UnknownKey));
+    }
+
+    #[test]
+    fn devices_read_what_was_mapped_for_their_port_to_the_byte_and_nothing_once_the_region_is_gone() {
+        let (mut table, key, memory) = table(false);
+        let is_mapped = |table: &Table, port, at: u64, len| {
+            table.is_mapped(key, port, &table.local(HOME, key, 0x10_0000 + at, len).unwrap())
+        };
+        assert!(!is_mapped(&table, 0, 1000, 10));
+        let start = memory.address() as usize + 1000;
+        table.set_mapped(key, Some(Mapped { ports: 0b1000_0010, start, len: 2000 }));
+        for (port, at, len, mapped) in [
+            (1, 1000, 2000, true),
+            (7, 1001, 1999, true),
+            (1, 2999, 1, true),
+            (1, 3000, 0, true),
+            (1, 999, 1, false),
+            (1, 999, 2002, false),
+            (1, 0, 10, false),
+            (1, 2999, 2, false),
+            (1, 3000, 1, false),
+            (0, 1000, 1, false),
+            (2, 1000, 1, false),
+            (8, 1000, 1, false),
+        ] {
+            assert_eq!(is_mapped(&table, port, at, len), mapped, "{port} {at} {len}");
+        }
+        assert!(table.remove(key));
+        table.set_mapped(key, Some(Mapped { ports: 2, start, len: 2000 }));
+        let region = Region { domain: HOME, access: Access::default(), iova: 0x10_0000, memory };
+        table.insert(key, region);
+        assert!(!is_mapped(&table, 1, 1000, 10));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Payload that goes out from where it lies, where the port can carry it so.
 
-use super::{Nic, PortId, TxBurst};
+use super::{Nic, Pieces, PortId, TxBurst};
 use crate::Ns;
-use crate::memory::{Key, Lent, Loans};
+use crate::memory::{Key, Lent, Loans, Mapped};
 use crate::transport::Outgoing;
 use crate::wire::HEAD_MAX;
 
@@ -27,6 +27,12 @@ impl Nic {
         self.loans = Loans::new();
     }
 
+    /// What the devices of ports may read by themselves of a region that is registered. On such ports ([`Pieces::Mapped`]) nothing else is lent. Who
+    /// takes it back deregisters the region first, and waits until nothing of it is out ([`Nic::lends`]).
+    pub fn set_mapped(&mut self, key: Key, mapped: Option<Mapped>) {
+        self.memory.set_mapped(key, mapped);
+    }
+
     /// May frames still refer to a region? It is forgotten already, or about to be; after a while nothing refers to it. Frames that wait for
     /// their ports get copies at the next call of [`Nic::transmit`].
     pub fn lends(&mut self, key: Key) -> bool {
@@ -38,14 +44,27 @@ impl Nic {
     /// [`lead`], where the port and whoever looks on let payload be lent.
     #[inline]
     pub(super) fn lead<T: TxBurst>(&self, port: PortId, headers: usize, payload: usize, out: &T) -> Option<usize> {
-        let lends = self.loans.is_allowed() && self.tap.is_none() && out.takes_pieces(port);
+        let lends = self.loans.is_allowed() && self.tap.is_none() && out.takes_pieces(port) != Pieces::None;
         lead(headers, payload).filter(|_| lends)
     }
 
-    /// The payload of a packet from `lead` bytes on, lent; `None` where it is to be copied after all.
+    /// The payload of a packet from `lead` bytes on, lent to `port`; `None` where it is to be copied after all.
     #[inline]
-    pub(super) fn lend(&mut self, slot: usize, packet: &Outgoing, lead: usize) -> Option<Lent> {
+    pub(super) fn lend<T: TxBurst>(
+        &mut self,
+        slot: usize,
+        packet: &Outgoing,
+        lead: usize,
+        port: PortId,
+        out: &T,
+    ) -> Option<Lent> {
         let qp = self.qps[slot].as_deref_mut()?;
+        let range = self.memory.local(qp.domain, packet.local_key, packet.local_va, packet.len as usize).ok()?;
+        let rest = range.skip(lead);
+        let by_device = out.takes_pieces(port) == Pieces::Mapped;
+        if by_device && !self.memory.is_mapped(packet.local_key, port.0, &rest) {
+            return None;
+        }
         let loan = match qp.requester.loan(packet) {
             Some(loan) => loan,
             None => {
@@ -54,8 +73,10 @@ impl Nic {
                 loan
             }
         };
-        let range = self.memory.local(qp.domain, packet.local_key, packet.local_va, packet.len as usize).ok()?;
-        self.loans.lend(loan, &range.skip(lead))
+        if by_device {
+            return self.loans.lend_to_device(loan, &rest, self.turned_at);
+        }
+        self.loans.lend(loan, &rest)
     }
 
     /// A QP's messages wait for their payload to come back.
@@ -88,17 +109,23 @@ mod tests {
     use super::super::tests::{acknowledge, nic};
     use super::super::{CompletionEntry, NicParams, QpState, Qpn, Region, Status, WriteRequest};
     use super::*;
-    use crate::memory::{Access, Buffer, Domain, Keys};
+    use crate::memory::{Access, Buffer, DEVICE_KEEPS, Domain, Keys};
     use crate::wire::{Packet, Rules, parse};
     use std::sync::Arc;
 
     /// A driver that keeps its frames, with what they refer to.
-    #[derive(Default)]
     struct Keeper {
+        pieces: Pieces,
         /// Of each frame what is before, the piece if it has one, and what is behind.
         frames: Vec<(Vec<u8>, Option<Lent>, Vec<u8>)>,
         open: Option<(Vec<u8>, Option<Lent>, Vec<u8>)>,
         copies: usize,
+    }
+
+    impl Default for Keeper {
+        fn default() -> Keeper {
+            Keeper { pieces: Pieces::All, frames: Vec::new(), open: None, copies: 0 }
+        }
     }
 
     impl TxBurst for Keeper {
@@ -106,8 +133,8 @@ mod tests {
             Some(&mut self.open.insert((vec![0xEE; len], None, Vec::new())).0)
         }
 
-        fn takes_pieces(&self, _: PortId) -> bool {
-            true
+        fn takes_pieces(&self, _: PortId) -> Pieces {
+            self.pieces
         }
 
         fn slot_around(&mut self, _: PortId, head: usize, piece: Lent, tail: usize) -> Option<(&mut [u8], &mut [u8])> {
@@ -205,6 +232,29 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_wants_memory_mapped_gets_copies_of_all_that_is_not() {
+        let (mut nic, qpn, key, memory) = lender(true);
+        let mut keeper = Keeper { pieces: Pieces::Mapped, ..Keeper::default() };
+        let pieces = |nic: &mut Nic, keeper: &mut Keeper| {
+            write(nic, qpn, key, 0, 10_000);
+            transmit(nic, 0, keeper);
+            keeper.frames.drain(..).map(|(_, lent, _)| lent.map_or(0, |lent| lent.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(&mut nic, &mut keeper), [0; 3], "nothing is mapped");
+        // What is before the piece is copied, so it may lie outside.
+        let mapped = |ports, from: usize| Mapped { ports, start: memory.address() as usize + from, len: 8_192 - from };
+        nic.set_mapped(key, Some(mapped(1, 192)));
+        assert_eq!(pieces(&mut nic, &mut keeper), [3_904, 3_904, 0], "the last packet leaves it");
+        nic.set_mapped(key, Some(mapped(1, 193)));
+        assert_eq!(pieces(&mut nic, &mut keeper), [0, 3_904, 0], "so does the first by a byte");
+        nic.set_mapped(key, Some(mapped(0xFE, 0)));
+        assert_eq!(pieces(&mut nic, &mut keeper), [0; 3], "it was mapped for other ports");
+        keeper.pieces = Pieces::None;
+        nic.set_mapped(key, Some(mapped(1, 0)));
+        assert_eq!(pieces(&mut nic, &mut keeper), [0; 3]);
+    }
+
+    #[test]
     fn a_message_completes_when_its_last_frame_is_gone_and_not_with_its_acknowledgement() {
         let (mut nic, qpn, key, _memory) = lender(true);
         let mut keeper = Keeper::default();
@@ -224,6 +274,25 @@ mod tests {
         // Nor is it asked for again, however late it came.
         nic.on_time(Ns(1_000_000));
         assert_eq!((transmit(&mut nic, 1_000_000, &mut keeper), nic.stats().completion_requests.get()), (0, 0));
+    }
+
+    #[test]
+    fn a_device_that_keeps_its_frames_delays_a_message_and_does_not_stop_it() {
+        let (mut nic, qpn, key, memory) = lender(true);
+        let mapped = Mapped { ports: 1, start: memory.address() as usize, len: 8_192 };
+        nic.set_mapped(key, Some(mapped));
+        let mut keeper = Keeper { pieces: Pieces::Mapped, ..Keeper::default() };
+        write(&mut nic, qpn, key, 0, 4_096);
+        write(&mut nic, qpn, key, 64, 4_096);
+        assert_eq!(transmit(&mut nic, 1_000, &mut keeper), 2);
+        acknowledge(&mut nic, qpn, 5_000, 1, 2);
+        transmit(&mut nic, 999 + DEVICE_KEEPS, &mut keeper);
+        assert_eq!((ended(&mut nic), nic.pending(qpn)), (vec![], 2));
+        transmit(&mut nic, 1_000 + DEVICE_KEEPS, &mut keeper);
+        assert_eq!(ended(&mut nic), [(0, Status::Success), (64, Status::Success)]);
+        assert!(nic.deregister(key) && nic.lends(key), "its region stays mapped");
+        keeper.frames.clear();
+        assert!(!nic.lends(key));
     }
 
     #[test]

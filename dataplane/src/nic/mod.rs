@@ -50,7 +50,7 @@ pub use direct::{EndpointAnswer, EndpointAsk, EndpointOrder};
 pub use drop::DropReason;
 pub use endpoint::{ENDPOINT_QUEUE_MAX, EvProbeAnswer};
 pub use events::{EVENTS_MAX, EvEvent, Whose};
-pub use frame::{PortId, TxBurst};
+pub use frame::{Pieces, PortId, TxBurst};
 pub use group::{GroupReport, GroupState};
 pub use host::{HostBufferParams, WhenFull};
 pub use lending::lead;

@@ -65,7 +65,7 @@ impl Observer for Outcome<'_> {
 
     #[inline]
     fn is_returned(&mut self, loan: LoanId) -> bool {
-        self.loans.end(loan)
+        self.loans.end_by(loan, self.now)
     }
 
     fn abandoned(&mut self, loan: LoanId) {

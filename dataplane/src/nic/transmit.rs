@@ -352,7 +352,7 @@ impl Nic {
         let marks = Marks { ev: way.ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
         let leaving = LeavingData { packet, way: &way, marks, ext: &ext, len, now };
         let lead = self.lead(way.port, headers, payload, out);
-        let lent = lead.and_then(|lead| Some((lead, self.lend(slot, packet, lead)?)));
+        let lent = lead.and_then(|lead| Some((lead, self.lend(slot, packet, lead, way.port, out)?)));
         let written = match lent {
             Some((lead, lent)) => self.write_around(slot, &leaving, headers + lead, lent, out),
             None => self.write_whole(slot, &leaving, out),

@@ -4,6 +4,7 @@
 //! A test that needs a privilege which it lacks says so and passes.
 #![allow(clippy::expect_used, reason = "tests")]
 
+mod dma;
 mod fabric;
 mod faults;
 mod ring;

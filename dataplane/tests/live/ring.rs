@@ -1,7 +1,7 @@
 //! Ports joined by rings.
 
 use dataplane::dpdk::{Port, PortConfig};
-use dataplane::nic::TxBurst;
+use dataplane::nic::{Pieces, TxBurst};
 
 use crate::{Lender, bytes, drain, eal, live, pattern, put, receive, small};
 
@@ -37,7 +37,7 @@ live! {
         let (mut a, mut b) = Port::ring_pair(&eal, 64, &small()).expect("a pair");
         let mut qa = a.take_queue(0).expect("first queue");
         let mut qb = b.take_queue(0).expect("first queue");
-        assert!(qa.tx.takes_pieces());
+        assert_eq!(qa.tx.takes_pieces(), Pieces::All);
         let frame = pattern(3, 4_000);
         let mut lender = Lender::new(&frame[266..]);
         // More than there are mbufs for, over time.
