@@ -15,11 +15,16 @@
 const uint64_t mrc_rss_addresses = RTE_ETH_RSS_IP;
 const uint64_t mrc_multi_segs = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 
-/* Both lines of an mbuf: where its data is, and what comes next. */
+/* What comes after an mbuf is in its second line. Of a frame in one piece nobody needs it, so it stays with the core that has it. */
+static inline void prefetch_next(const struct rte_mbuf *m)
+{
+	rte_prefetch0((const char *)m + RTE_CACHE_LINE_SIZE);
+}
+
 static inline void prefetch_mbuf(const struct rte_mbuf *m)
 {
 	rte_prefetch0(m);
-	rte_prefetch0((const char *)m + RTE_CACHE_LINE_SIZE);
+	prefetch_next(m);
 }
 
 /* The first lines of what will be read: all headers, or a small frame. */
@@ -35,7 +40,7 @@ void mrc_describe(struct rte_mbuf *const *mbufs, struct mrc_seg *segs, uint16_t 
 	uint32_t chains = 0;
 
 	for (uint16_t i = 0; i < n; i++)
-		prefetch_mbuf(mbufs[i]);
+		rte_prefetch0(mbufs[i]);
 	for (uint16_t i = 0; i < n; i++) {
 		const struct rte_mbuf *m = mbufs[i];
 		struct mrc_seg *s = &segs[i];
@@ -45,9 +50,21 @@ void mrc_describe(struct rte_mbuf *const *mbufs, struct mrc_seg *segs, uint16_t 
 		s->data_len = rte_pktmbuf_data_len(m);
 		s->nb_segs = m->nb_segs;
 		prefetch_data(s->data, s->data_len);
-		if (m->nb_segs > 1 && m->next != NULL) {
+		if (m->nb_segs > 1) {
 			chains |= 1u << i;
-			prefetch_mbuf(m->next);
+			prefetch_next(m);
+		}
+	}
+	for (uint32_t left = chains; left != 0; left &= left - 1) {
+		int i = __builtin_ctz(left);
+		const struct rte_mbuf *next = mbufs[i]->next;
+
+		if (next != NULL) {
+			prefetch_mbuf(next);
+		} else {
+			/* A chain shorter than it says. */
+			segs[i].nb_segs = 1;
+			chains &= ~(1u << i);
 		}
 	}
 	for (uint32_t left = chains; left != 0; left &= left - 1) {
@@ -92,30 +109,52 @@ struct rte_mbuf *mrc_next_seg(const struct rte_mbuf *m, void **data, uint16_t *l
 	return next;
 }
 
+/* A frame in one piece that nobody else refers to: it goes back without a look at its second line. */
+static inline int is_plain(const struct rte_mbuf *m)
+{
+	return m->nb_segs == 1 && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1;
+}
+
+void mrc_free(struct rte_mbuf **mbufs, uint16_t n)
+{
+	for (uint16_t i = 0; i < n;) {
+		struct rte_mempool *pool = mbufs[i]->pool;
+		uint16_t run = i;
+
+		while (run < n && is_plain(mbufs[run]) && mbufs[run]->pool == pool)
+			run++;
+		if (run > i) {
+			rte_mempool_put_bulk(pool, (void *const *)&mbufs[i], run - i);
+			i = run;
+		} else {
+			rte_pktmbuf_free(mbufs[i++]);
+		}
+	}
+}
+
 int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
 {
-	int rc = rte_mempool_get_bulk(pool, (void **)mbufs, n);
-
-	if (rc != 0)
-		return rc;
-	for (uint16_t i = 0; i < n; i++) {
-		/* Where the data will start is known without a look at the mbuf, whose line is still on its way. */
-		char *data = (char *)mbufs[i] + sizeof(struct rte_mbuf) + rte_pktmbuf_priv_size(pool) +
-			     RTE_PKTMBUF_HEADROOM;
-
-		__builtin_prefetch(mbufs[i], 1);
-		__builtin_prefetch((char *)mbufs[i] + RTE_CACHE_LINE_SIZE, 1);
-		__builtin_prefetch(data, 1);
-		__builtin_prefetch(data + RTE_CACHE_LINE_SIZE, 1);
-	}
-	return 0;
+	return rte_mempool_get_bulk(pool, (void **)mbufs, n);
 }
 
 void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++) {
-		rte_pktmbuf_reset(mbufs[i]);
-		data[i] = rte_pktmbuf_mtod(mbufs[i], void *);
+		struct rte_mbuf *m = mbufs[i];
+
+		/*
+		 * As rte_pktmbuf_reset does, but for the second line: a free mbuf has no next segment (and one reference, and one
+		 * segment), and without flags nobody asks for the lengths that offloads need.
+		 */
+		m->pkt_len = 0;
+		m->data_len = 0;
+		m->vlan_tci = 0;
+		m->vlan_tci_outer = 0;
+		m->port = RTE_MBUF_PORT_INVALID;
+		m->ol_flags &= RTE_MBUF_F_EXTERNAL;
+		m->packet_type = 0;
+		rte_pktmbuf_reset_headroom(m);
+		data[i] = rte_pktmbuf_mtod(m, void *);
 	}
 }
 

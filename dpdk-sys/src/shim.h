@@ -43,8 +43,10 @@ void mrc_describe(struct rte_mbuf *const *mbufs, struct mrc_seg *segs, uint16_t 
 /* The next segment of a chain, or NULL; describes it in *data and *len. */
 struct rte_mbuf *mrc_next_seg(const struct rte_mbuf *m, void **data, uint16_t *len);
 
-/* Takes n mbufs from the pool, all or none, and prefetches them for writing. They must pass through mrc_tx_prepare
- * before use. Returns 0, or a negative errno. */
+/* Gives n received frames back to their pools. */
+void mrc_free(struct rte_mbuf **mbufs, uint16_t n);
+
+/* Takes n mbufs from the pool, all or none. They must pass through mrc_tx_prepare before use. Returns 0, or a negative errno. */
 int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 
 /* Makes reserved mbufs empty frames, and tells where their first byte goes. */

@@ -156,7 +156,7 @@ impl Batch {
         }
         if self.len > 0 {
             // SAFETY: the first `len` places hold live mbufs that are ours, and are forgotten next.
-            unsafe { sys::rte_pktmbuf_free_bulk(self.mbufs.as_mut_ptr(), self.len as u32) };
+            unsafe { sys::mrc_free(self.mbufs.as_mut_ptr(), self.len as u16) };
             self.len = 0;
         }
     }

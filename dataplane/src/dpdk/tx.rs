@@ -8,8 +8,13 @@ use dpdk_sys as sys;
 use super::BURST;
 use super::pool::Pool;
 use super::port::{Inner, Pools, SMALL_FRAME};
-use crate::memory::Lent;
+use crate::memory::{Lent, prefetch_bytes};
 use crate::nic::{Pieces, PortId, TxBurst};
+
+/// Bytes of DPDK's `struct rte_mbuf`, of which the second half is for chains and for references to memory of others.
+const MBUF: usize = 128;
+/// Bytes of a frame that are asked for beforehand: those of a small Write.
+const EXPECTED: usize = 192;
 
 /// Mbufs of one size, ready to be lent, and a burst more on its way into the cache.
 #[derive(Debug)]
@@ -22,10 +27,12 @@ struct Stock {
     len: usize,
     ahead: [*mut sys::rte_mbuf; BURST],
     has_ahead: bool,
+    /// They are to refer to memory of others.
+    refers: bool,
 }
 
 impl Stock {
-    const fn new() -> Stock {
+    const fn new(refers: bool) -> Stock {
         Stock {
             ready: [null_mut(); BURST],
             data: [null_mut(); BURST],
@@ -33,6 +40,7 @@ impl Stock {
             len: 0,
             ahead: [null_mut(); BURST],
             has_ahead: false,
+            refers,
         }
     }
 
@@ -62,11 +70,22 @@ impl Stock {
         true
     }
 
-    /// The mbuf that was made ready for the next slot.
+    /// The mbuf that was made ready for the next slot. Where it stands in the burst, one of the burst ahead is asked for: another core had it last,
+    /// and all at once would be more than a core waits for at a time.
     #[inline]
     fn take(&mut self) -> *mut sys::rte_mbuf {
+        let taken = self.ready[self.at];
+        if self.has_ahead {
+            let mbuf = self.ahead[self.at].cast_const().cast::<u8>();
+            if self.refers {
+                prefetch_bytes(mbuf, MBUF);
+            } else {
+                prefetch_bytes(mbuf, MBUF / 2);
+                prefetch_bytes(mbuf.wrapping_add(MBUF + sys::RTE_PKTMBUF_HEADROOM as usize), EXPECTED);
+            }
+        }
         self.at += 1;
-        self.ready[self.at - 1]
+        taken
     }
 
     fn empty(&mut self, pool: &Pool) {
@@ -141,10 +160,10 @@ impl TxQueue {
             piece: None,
             tail_len: 0,
             is_stalled: false,
-            small: Stock::new(),
-            large: Stock::new(),
-            pieces: Stock::new(),
-            tails: Stock::new(),
+            small: Stock::new(false),
+            large: Stock::new(false),
+            pieces: Stock::new(true),
+            tails: Stock::new(false),
             alloc_failures: 0,
             stalls: 0,
             too_long: 0,
@@ -206,11 +225,8 @@ impl TxQueue {
             Slot::Around => return self.commit_around(),
         };
         self.lent = Slot::None;
-        if let (Some(mbuf), Some(len), Some(ready)) =
-            (self.pending.get_mut(self.len), self.lens.get_mut(self.len), stock.ready.get(stock.at))
-        {
-            (*mbuf, *len) = (*ready, self.lent_len);
-            stock.at += 1;
+        if let (Some(mbuf), Some(len)) = (self.pending.get_mut(self.len), self.lens.get_mut(self.len)) {
+            (*mbuf, *len) = (stock.take(), self.lent_len);
             self.len += 1;
         }
     }

@@ -15,7 +15,7 @@ pub use buffer::{Buffer, OutOfRange};
 pub use extent::Extent;
 pub use frame::RxFrame;
 pub use loan::{DEVICE_KEEPS, Lent, LoanCount, LoanId, Loans};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_bytes};
 pub use table::{
     Access, AccessError, Domain, Key, Keys, Mapped, REGIONS_MAX, Region, Scratch, Table, Target, checksum,
     checksum_extent, copy_bytes, read_bytes,

@@ -1,21 +1,19 @@
 //! Asking the caches for lines before they are needed.
 
-use core::ptr::NonNull;
-
 /// Bytes of a cache line, at least.
 const LINE: usize = 64;
 
 /// Asks for the lines of a value, to read and write them soon. It is a hint: nothing is read or written.
 #[inline]
 pub fn prefetch<T: ?Sized>(value: &T) {
-    for_writing(NonNull::from(value).cast(), size_of_val(value));
+    prefetch_bytes(core::ptr::from_ref(value).cast(), size_of_val(value));
 }
 
-/// Asks for the lines of a range. No address is wrong.
+/// Asks for the lines of `len` bytes from `at` on. No address is wrong.
 #[inline]
-pub(super) fn for_writing(ptr: NonNull<u8>, len: usize) {
-    for at in (0..len).step_by(LINE) {
-        line(ptr.as_ptr().wrapping_add(at));
+pub fn prefetch_bytes(at: *const u8, len: usize) {
+    for offset in (0..len).step_by(LINE) {
+        line(at.wrapping_add(offset));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Registered regions and their keys.
 
-use super::{Buffer, Extent, RxFrame, prefetch};
+use super::{Buffer, Extent, RxFrame, prefetch_bytes};
 use crate::wire::Icrc;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -264,7 +264,7 @@ impl Table {
         if let Some(Some((_, region))) = self.slots.get(key.index())
             && let Ok(target) = range(region, va, len)
         {
-            prefetch::for_writing(target.ptr, len);
+            prefetch_bytes(target.ptr.as_ptr(), len);
         }
     }
 

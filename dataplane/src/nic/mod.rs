@@ -367,7 +367,6 @@ impl Nic {
             events: &mut self.events,
             stats: &self.stats,
             loans: &mut self.loans,
-            rooms: &mut self.rooms,
             recall: &mut self.recall,
             timeouts: 0,
             tap: Witness::of(&mut self.tap, qp),
@@ -389,30 +388,50 @@ impl Nic {
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then. A local range that is not registered ends the QP once it is read, as with any RDMA NIC.
-    #[inline]
+    // Always: a request that was just written, piece by piece, is not read from memory again.
+    #[inline(always)]
     pub fn post_write(&mut self, qpn: Qpn, request: &WriteRequest) -> Result<(), PostError> {
         let slot = qpn.slot();
-        let now = self.clock;
-        let Some((qp, mut outcome)) = self.with_outcome(now, slot).filter(|(qp, _)| qp.qpn == qpn) else {
-            return Err(PostError::UnknownQp);
-        };
+        let entry = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut());
+        let qp = entry.filter(|qp| qp.qpn == qpn).ok_or(PostError::UnknownQp)?;
         match qp.state {
             QpState::Rts => {}
             QpState::Rtr => return Err(PostError::NotReady),
             QpState::Error => {
-                outcome.tap.tell(now, posted(request));
-                outcome.completed(request.completion(Status::Flushed), true);
+                self.flush_posted(slot, *request);
                 return Ok(());
             }
         }
         let first = qp.requester.pending() == 0;
-        qp.requester.post(request, outcome.rooms)?;
-        outcome.tap.tell(now, posted(request));
+        qp.requester.post(request, &mut self.rooms)?;
+        let happening = posted(request);
+        self.set_going(slot, first, happening);
+        Ok(())
+    }
+
+    /// A request is on the send queue, the first where none was.
+    #[inline]
+    fn set_going(&mut self, slot: usize, first: bool, what: Happening) {
+        let now = self.clock;
+        if self.tap.is_some()
+            && let Some(qp) = self.qps[slot].as_deref()
+        {
+            Witness::of(&mut self.tap, qp).tell(now, what);
+        }
         if first {
             self.watch(now, slot);
         }
         self.wake(slot);
-        Ok(())
+    }
+
+    /// A request on a QP that ended.
+    #[cold]
+    fn flush_posted(&mut self, slot: usize, request: WriteRequest) {
+        let now = self.clock;
+        if let Some((_, mut outcome)) = self.with_outcome(now, slot) {
+            outcome.tap.tell(now, posted(&request));
+            outcome.completed(request.completion(Status::Flushed), true);
+        }
     }
 
     /// Takes the oldest completion.

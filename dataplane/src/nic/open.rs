@@ -237,7 +237,6 @@ impl Nic {
             events: &mut self.events,
             stats: &self.stats,
             loans: &mut self.loans,
-            rooms: &mut self.rooms,
             recall: &mut self.recall,
             timeouts: 0,
             tap: Witness::of(&mut self.tap, &qp),

@@ -7,7 +7,7 @@ use super::{Completion, CompletionEntry, EvState, Qpn, Stats, Status};
 use crate::Ns;
 use crate::congestion::Window;
 use crate::memory::{LoanId, Loans};
-use crate::transport::{Loss, Observer, Rooms};
+use crate::transport::{Loss, Observer};
 use core::net::IpAddr;
 use std::collections::VecDeque;
 /// Passes what a requester tells on to window, paths, counters and completion queue.
@@ -21,7 +21,6 @@ pub(super) struct Outcome<'a> {
     pub(super) events: &'a mut Events,
     pub(super) stats: &'a Stats,
     pub(super) loans: &'a mut Loans,
-    pub(super) rooms: &'a mut Rooms,
     pub(super) recall: &'a mut bool,
     /// Packets of the QP whose timers ran out, by this.
     pub(super) timeouts: u64,

@@ -8,24 +8,25 @@ use crate::path::profile::EvPool;
 use crate::transport::{Advertised, Psn, Requester, Responder};
 use crate::wire::{AddressingError, Encapsulation, LinkAddresses, MacAddr, Template, Timestamp};
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use std::sync::Arc;
 
 /// The number of a QP on the wire, 24 bits: 16 of slot, 8 of generation. It does not name a worker, since it exists before the peer's
-/// address does. 0 to 2 never occur: generations start at 1.
+/// address does. 0 to 2 never occur: generations start at 1. With 0 as "none" it goes with a PSN through one register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Qpn(u32);
+pub struct Qpn(NonZeroU32);
 
 impl Qpn {
     /// The 24 bits.
     #[must_use]
     pub const fn get(self) -> u32 {
-        self.0
+        self.0.get()
     }
 
     /// Its slot, 0 to 65,535. Of the live QPs of a NIC no two have one.
     #[must_use]
     pub const fn slot(self) -> usize {
-        (self.0 & 0xFFFF) as usize
+        (self.0.get() & 0xFFFF) as usize
     }
 }
 
@@ -49,12 +50,12 @@ impl QpNumbers {
         };
         let generation = &mut self.generations[slot];
         *generation = generation.checked_add(1).unwrap_or(1);
-        Some(Qpn(u32::from(*generation) << 16 | slot as u32))
+        NonZeroU32::new(u32::from(*generation) << 16 | slot as u32).map(Qpn)
     }
 
     /// Takes a number back. The slot's next QP has another one, so that packets still in flight do not reach it.
     pub fn release(&mut self, qpn: Qpn) {
-        if self.generations.get(qpn.slot()).is_some_and(|&g| u32::from(g) == qpn.0 >> 16) {
+        if self.generations.get(qpn.slot()).is_some_and(|&g| u32::from(g) == qpn.get() >> 16) {
             self.free.push_back(qpn.slot() as u16);
         }
     }

@@ -222,7 +222,7 @@ impl Nic {
     }
 
     /// A frame is written, with `payload` bytes of it fetched from the host.
-    #[inline]
+    #[inline(always)]
     pub(super) fn committed(
         &mut self,
         now: Ns,
@@ -331,18 +331,25 @@ impl Nic {
     fn send<T: TxBurst>(&mut self, now: Ns, slot: usize, packet: &Outgoing, out: &mut T, full: &mut FullPorts) -> Turn {
         let Some(qp) = self.qps[slot].as_deref() else { return Turn::Over };
         let (path, own_port, at) = (qp.path, qp.port, qp.destination);
-        let timestamp = (self.params.transport.rtt_mode == RttMode::WireTimestamp).then(|| Timestamp::of(now));
-        let ext =
-            Ext::Write(WriteHeaders { meth: packet.meth, timestamp, reth: packet.reth, immediate: packet.immediate });
+        let stamped;
+        let ext = match packet.headers {
+            Ext::Write(headers) if self.params.transport.rtt_mode == RttMode::WireTimestamp => {
+                stamped = Ext::Write(WriteHeaders { timestamp: Some(Timestamp::of(now)), ..headers });
+                &stamped
+            }
+            _ => &packet.headers,
+        };
         let payload = packet.len as usize;
         let len = qp.template.frame_len(ext.len(), payload);
         let (domain, headers) = (qp.domain, qp.template.frame_len(ext.len(), 0) - ICRC_LEN);
         if !self.limits.may_fetch(now, len as u64) {
             return Turn::NoFetch;
         }
-        let way = match self.way(now, path, own_port, at, *full) {
+        // Looked at where it is: a copy of what was just written, piece by piece, would wait for all of it.
+        let way = self.way(now, path, own_port, at, *full);
+        let way = match &way {
             Ok(way) => way,
-            Err(why) => return Turn::NoWay(why),
+            Err(why) => return Turn::NoWay(*why),
         };
         if payload > 0 && self.memory.local(domain, packet.local_key, packet.local_va, payload).is_err() {
             self.fail(now, slot, Some(Fault::LocalProtection));
@@ -350,7 +357,7 @@ impl Nic {
         }
         let again = packet.is_retransmission();
         let marks = Marks { ev: way.ev, dscp: self.params.data_dscp(again), ecn: ECT0 };
-        let leaving = LeavingData { packet, way: &way, marks, ext: &ext, len, now };
+        let leaving = LeavingData { packet, way, marks, ext, len, now };
         let lead = self.lead(way.port, headers, payload, out);
         let lent = lead.and_then(|lead| Some((lead, self.lend(slot, packet, lead, way.port, out)?)));
         let written = match lent {
@@ -367,7 +374,7 @@ impl Nic {
         }
         out.commit();
         let packet = self.account(slot, packet, way.ev, again);
-        self.take_way(path, &way);
+        self.take_way(path, way);
         self.committed(now, way.port, Accepting { len: len as u32, is_data: true, packet }, payload, full);
         Turn::Sent
     }

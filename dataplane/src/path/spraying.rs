@@ -159,6 +159,8 @@ pub struct Spraying {
     /// Where replies, which take a path but no value of their own, go on.
     reply_cursor: usize,
     usable: Usable,
+    /// For each turn of the rotation the first from it on that may be used; of no meaning where all may, or none.
+    next: Vec<u32>,
     /// Values of the rotation that are not denied, in all: good, to be passed over, or assumed bad.
     allowed: usize,
     /// Values of the rotation that are assumed bad, and not denied.
@@ -201,6 +203,7 @@ impl Spraying {
             cursor,
             reply_cursor: cursor,
             usable,
+            next: Vec::new(),
             allowed,
             bad: 0,
             skips: 0,
@@ -290,9 +293,14 @@ impl Spraying {
     /// The first turn from `at` on that may be used.
     #[inline]
     fn usable_from(&self, at: usize, full: PortMask) -> Result<usize, NoPath> {
-        if self.usable == Usable::All && full == 0 { Ok(at) } else { self.search(at, full) }
+        match self.usable {
+            Usable::All if full == 0 => Ok(at),
+            Usable::Good | Usable::Bad | Usable::Out if full == 0 => Ok(self.next[at] as usize),
+            _ => self.search(at, full),
+        }
     }
 
+    /// Looks at each value from a turn on: while a port is full it is not known beforehand which may be used.
     fn search(&self, from: usize, full: PortMask) -> Result<usize, NoPath> {
         if self.usable == Usable::Nothing {
             return Err(NoPath::Denied);
@@ -340,6 +348,23 @@ impl Spraying {
             (0, 0, 1..) => Usable::Out,
             (0, 0, 0) => Usable::Nothing,
         };
+        self.find_next();
+    }
+
+    /// Finds the next usable value of each turn: with most values assumed bad, a search for each packet would be long.
+    fn find_next(&mut self) {
+        let turns = self.rotation.len();
+        let mut next = core::mem::take(&mut self.next);
+        next.resize(turns, 0);
+        let mut found = 0;
+        // Twice round, backwards: behind the last turn comes the first.
+        for at in (0..turns).chain(0..turns).rev() {
+            if self.is_usable(self.value(at)) {
+                found = at;
+            }
+            next[at] = found as u32;
+        }
+        self.next = next;
     }
 
     /// Lets values in again whose time is over.

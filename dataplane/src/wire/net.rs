@@ -92,9 +92,7 @@ pub(super) struct Layers {
     pub(super) udp_at: usize,
     /// End of what IP says it carries; the frame may have trailing bytes.
     pub(super) ip_end: usize,
-    pub(super) udp_source: u16,
-    pub(super) udp_destination: u16,
-    pub(super) udp_len: usize,
+    pub(super) udp: Udp,
 }
 
 /// Reads Ethernet and VLAN tags: the link header, the EtherType and where its payload begins.
@@ -183,37 +181,56 @@ pub(super) fn read_layers(head: &[u8], rules: &Rules) -> Result<Layers, Refusal>
         ETHERTYPE_IPV6 => read_ipv6(head, first_at)?,
         _ => return Err(Refusal::NotIp),
     };
-    let outer_end = first_at + ip_len;
-    let (mut ip, mut ip_at, mut udp_at, mut ip_end) = (first, first_at, first_at + header_len, outer_end);
-    let encapsulated = protocol != PROTOCOL_UDP;
-    if encapsulated {
-        if ethertype != ETHERTYPE_IPV6 {
-            return Err(Refusal::NotUdp);
-        }
-        (ip, ip_at, udp_at, ip_end) = read_inner(head, udp_at, protocol)?;
+    let (outer_end, udp_at) = (first_at + ip_len, first_at + header_len);
+    if protocol != PROTOCOL_UDP {
+        let outer = OuterHeader { ip: first, at: first_at, end: outer_end, behind: udp_at, next: protocol };
+        return if ethertype == ETHERTYPE_IPV6 {
+            read_encapsulated(head, rules, link, outer)
+        } else {
+            Err(Refusal::NotUdp)
+        };
     }
-    let &[s0, s1, d0, d1, l0, l1, _, _] = bytes(head, udp_at).ok_or(Refusal::TruncatedUdp)?;
-    let udp_destination = u16::from_be_bytes([d0, d1]);
-    if udp_destination == 0 || !rules.udp_ports.contains(&udp_destination) {
+    let udp = read_udp(head, udp_at, rules)?;
+    Ok(Layers { link, ip: first, ip_at: first_at, outer_at: None, outer_end, udp_at, ip_end: outer_end, udp })
+}
+
+/// The outer IPv6 header of an encapsulated packet.
+struct OuterHeader {
+    ip: Ip,
+    at: usize,
+    /// End of what it says it carries.
+    end: usize,
+    /// First byte behind it.
+    behind: usize,
+    /// What it announces there.
+    next: u8,
+}
+
+/// Goes on with an encapsulated packet. Apart, so that packets that are not keep what was read of them in registers.
+#[inline(never)]
+fn read_encapsulated(head: &[u8], rules: &Rules, link: Link, outer: OuterHeader) -> Result<Layers, Refusal> {
+    let (ip, ip_at, udp_at, ip_end) = read_inner(head, outer.behind, outer.next)?;
+    let udp = read_udp(head, udp_at, rules)?;
+    let ip = srv6::decapsulated(&outer.ip, ip, &rules.dscp)?;
+    Ok(Layers { link, ip, ip_at, outer_at: NonZeroU8::new(outer.at as u8), outer_end: outer.end, udp_at, ip_end, udp })
+}
+
+/// What MRC reads of a UDP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Udp {
+    pub(super) source: u16,
+    pub(super) destination: u16,
+    pub(super) len: usize,
+}
+
+#[inline]
+fn read_udp(head: &[u8], at: usize, rules: &Rules) -> Result<Udp, Refusal> {
+    let &[s0, s1, d0, d1, l0, l1, _, _] = bytes(head, at).ok_or(Refusal::TruncatedUdp)?;
+    let destination = u16::from_be_bytes([d0, d1]);
+    if destination == 0 || !rules.udp_ports.contains(&destination) {
         return Err(Refusal::OtherUdpPort);
     }
-    let mut outer_at = None;
-    if encapsulated {
-        ip = srv6::decapsulated(&first, ip, &rules.dscp)?;
-        outer_at = NonZeroU8::new(first_at as u8);
-    }
-    Ok(Layers {
-        link,
-        ip,
-        ip_at,
-        outer_at,
-        outer_end,
-        udp_at,
-        ip_end,
-        udp_source: u16::from_be_bytes([s0, s1]),
-        udp_destination,
-        udp_len: usize::from(u16::from_be_bytes([l0, l1])),
-    })
+    Ok(Udp { source: u16::from_be_bytes([s0, s1]), destination, len: usize::from(u16::from_be_bytes([l0, l1])) })
 }
 
 /// Reads the IPv6 header inside an outer one that ends at `at` and announces `next`: the header, where it and UDP begin, and where its

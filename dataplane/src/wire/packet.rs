@@ -122,7 +122,7 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
     };
     let bth_at = layers.udp_at + 8;
     if trim != Trim::Whole {
-        return parse_trimmed(head, &layers, trim, bth_at);
+        return parse_trimmed(head, layers, trim, bth_at);
     }
     if layers.ip_end > len || layers.ip_end < bth_at {
         return Err(Refusal::BadIpLength);
@@ -130,7 +130,7 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
     if layers.outer_end != layers.ip_end {
         return Err(Refusal::BadOuterLength);
     }
-    let end = layers.udp_at + layers.udp_len;
+    let end = layers.udp_at + layers.udp.len;
     if end != layers.ip_end {
         return Err(Refusal::BadUdpLength);
     }
@@ -152,10 +152,10 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
 
 /// A trimmed packet: lengths may or may not have been rewritten, and the cut may fall anywhere after the BTH.
 #[cold]
-fn parse_trimmed(head: &[u8], layers: &net::Layers, trim: Trim, bth_at: usize) -> Result<Packet, Refusal> {
+fn parse_trimmed(head: &[u8], layers: net::Layers, trim: Trim, bth_at: usize) -> Result<Packet, Refusal> {
     let bth = Bth::read(head, bth_at)?;
     let ext = Ext::read(head, bth_at + Bth::LEN, &bth).unwrap_or(Ext::Cut);
-    Ok(packet(layers, bth, ext, trim, bth_at + Bth::LEN + ext.len(), 0))
+    Ok(packet(&layers, bth, ext, trim, bth_at + Bth::LEN + ext.len(), 0))
 }
 
 #[inline]
@@ -163,8 +163,8 @@ fn packet(layers: &net::Layers, bth: Bth, ext: Ext, trim: Trim, payload_at: usiz
     Packet {
         link: layers.link,
         ip: layers.ip,
-        udp_source: layers.udp_source,
-        udp_destination: layers.udp_destination,
+        udp_source: layers.udp.source,
+        udp_destination: layers.udp.destination,
         bth,
         ext,
         trim,

@@ -255,8 +255,8 @@ fn assert_etherparse_agrees(frame: &[u8], layers: &net::Layers) {
     assert_eq!(layers.ip_at + end, layers.ip_end);
     // It gives up on a UDP length that cannot be; ours is judged later.
     if let Some(TransportSlice::Udp(udp)) = &other.transport {
-        assert_eq!((udp.source_port(), udp.destination_port()), (layers.udp_source, layers.udp_destination));
-        assert_eq!(usize::from(udp.length()), layers.udp_len);
+        assert_eq!((udp.source_port(), udp.destination_port()), (layers.udp.source, layers.udp.destination));
+        assert_eq!(usize::from(udp.length()), layers.udp.len);
         assert_eq!(udp.slice().as_ptr(), frame[layers.udp_at..].as_ptr());
     }
 }

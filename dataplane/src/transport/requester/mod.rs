@@ -21,7 +21,7 @@ use super::lists::Lists;
 use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
 use crate::Ns;
 use crate::memory::LoanId;
-use crate::wire::{Meth, Reth};
+use crate::wire::{Ext, Meth, Reth, WriteHeaders};
 use message::Message;
 pub(crate) use outgoing::Turn;
 use room::FEW_SLOTS;
@@ -317,6 +317,7 @@ impl Requester {
     ///
     /// # Errors
     /// [`PostError::QueueFull`], [`PostError::TooLong`].
+    #[inline(always)]
     pub fn post(&mut self, request: &WriteRequest, rooms: &mut Rooms) -> Result<(), PostError> {
         if self.messages.len() >= self.depth {
             return Err(PostError::QueueFull(self.depth));
@@ -435,13 +436,16 @@ impl Requester {
             psn,
             opcode: message.opcode(index),
             ack_request: last,
-            meth: Meth { rqmsn: message.rqmsn, msn: number as u16 },
-            reth: Reth {
-                va: request.remote_va.wrapping_add(u64::from(at)),
-                rkey: request.remote_key.0,
-                dmalen: request.len,
-            },
-            immediate: request.immediate.filter(|_| last),
+            headers: Ext::Write(WriteHeaders {
+                meth: Meth { rqmsn: message.rqmsn, msn: number as u16 },
+                timestamp: None,
+                reth: Reth {
+                    va: request.remote_va.wrapping_add(u64::from(at)),
+                    rkey: request.remote_key.0,
+                    dmalen: request.len,
+                },
+                immediate: request.immediate.filter(|_| last),
+            }),
             local_key: request.local_key,
             local_va: request.local_va.wrapping_add(u64::from(at)),
             len: (request.len - at).min(self.params.mss),

@@ -2,7 +2,7 @@
 
 use crate::memory::Key;
 use crate::transport::Psn;
-use crate::wire::{Meth, Opcode, Reth};
+use crate::wire::{Ext, Opcode};
 
 /// Why a packet goes out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,8 @@ pub struct Outgoing {
     pub opcode: Opcode,
     /// Ask for a transport ACK.
     pub ack_request: bool,
-    /// Message header.
-    pub meth: Meth,
-    /// Remote address, key and message length.
-    pub reth: Reth,
-    /// Immediate data, in the last packet of a Write with Immediate.
-    pub immediate: Option<u32>,
+    /// Its headers, without a timestamp.
+    pub headers: Ext,
     /// Key of the local region.
     pub local_key: Key,
     /// First byte of the payload, as the local region names it.

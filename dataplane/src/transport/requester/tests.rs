@@ -71,7 +71,8 @@ fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
         (requester.messages[0].sent, requester.messages[0].acknowledged) = (begun, begun);
         for index in [begun, begun + 1] {
             let packet = requester.fresh().unwrap();
-            assert_eq!((packet.local_va, packet.reth.va), (index.into(), u64::from(index) + 7));
+            let Ext::Write(headers) = packet.headers else { unreachable!() };
+            assert_eq!((packet.local_va, headers.reth.va), (index.into(), u64::from(index) + 7));
             assert_eq!((packet.len, packet.ack_request), (1, index + 1 == len));
             requester.committed(&packet, 300, 61);
             requester.accepted(Ns(0), packet.psn);
