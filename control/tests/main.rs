@@ -1,5 +1,5 @@
-//! The tests of the command and of the control side, as one program: linking it once is minutes less than linking each module as
-//! its own. Each test has a process of its own all the same, by cargo-nextest. One module's: `cargo nextest run -p control -E 'test(/^ctl::/)'`.
+//! The tests of the command and of the control side, as one program: many would each be linked with all of it. Each test has a
+//! process of its own all the same, by cargo-nextest. One module's: `cargo nextest run -p control -E 'test(/^ctl::/)'`.
 
 mod bench;
 mod command_line;

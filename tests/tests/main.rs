@@ -1,4 +1,4 @@
-//! Two NICs in virtual time, as one program: linking it once is less than linking each module as its own. One module's tests:
+//! Two NICs in virtual time, as one program: many would each be linked with all of it. One module's tests:
 //! `cargo nextest run -p mrcnic-tests -E 'test(/^writes::/)'`.
 
 mod dissector;
