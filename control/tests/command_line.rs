@@ -1,8 +1,6 @@
 //! Manual pages, completions and the log, by the binary.
 
-mod running;
-
-use running::{Running, mrcnic};
+use crate::running::{Running, mrcnic, until};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 
@@ -112,7 +110,7 @@ fn a_faulty_directive_is_named_with_what_would_do() {
 fn the_log_of_a_running_nic_is_one_json_object_a_line_if_asked_for() {
     let running = Running::start_logged(&["--workers", "1", "--log", "control=debug,off", "--log-format", "json"]);
     assert!(running.ask(&["port", "down", "1"]).is_ok());
-    running::until("port 1 is out of use", || {
+    until("port 1 is out of use", || {
         running.ask(&["status"]).unwrap()["nics"][0]["ports"][0]["in_use"] == Value::Bool(false)
     });
     let log = running.end_with_log();

@@ -1,9 +1,7 @@
 //! The controller over two NICs in virtual time: values that time out, probes, and values that come back.
 
-mod controlled;
-
+use crate::controlled::Controlled;
 use control::controller::{Command, EvSpec, Happening, ProfileSpec};
-use controlled::Controlled;
 use dataplane::Ns;
 use dataplane::nic::{NicParams, Paths, PortId};
 use dataplane::path::SprayingParams;

@@ -1,8 +1,6 @@
 //! `mrcnic ctl` against a running bench, by the binary.
 
-mod running;
-
-use running::{Running, mrcnic, until};
+use crate::running::{Running, mrcnic, until};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

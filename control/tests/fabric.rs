@@ -1,8 +1,6 @@
 //! `mrcnic bench --fabric` and `mrcnic ctl fabric`, by the binary.
 
-mod running;
-
-use running::{Running, mrcnic, until};
+use crate::running::{Running, mrcnic, until};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

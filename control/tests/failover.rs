@@ -1,8 +1,6 @@
 //! A path that fails in the middle of a transfer: what it costs, and when its value is back.
 
-mod controlled;
-
-use controlled::Controlled;
+use crate::controlled::Controlled;
 use dataplane::Ns;
 use dataplane::nic::{EvState, NicParams};
 use dataplane::path::SprayingParams;

@@ -1,11 +1,9 @@
 //! `mrcnic replay`, by the binary. DPDK starts once a process, and each run is a process.
 
-mod replay {
-    mod captures;
-    mod files;
-    mod learned;
-    mod pair;
-}
+mod captures;
+mod files;
+mod learned;
+mod pair;
 
 use assert_cmd::Command;
 use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Template};

@@ -1,8 +1,6 @@
 //! `mrcnic report`: pages from records, by the library and by the binary.
 
-#[path = "report/fixtures.rs"]
 mod fixtures;
-#[path = "report/streams.rs"]
 mod streams;
 
 use control::report::{Made, make};

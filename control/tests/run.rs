@@ -1,6 +1,5 @@
 //! `mrcnic run`: two processes over shared memory, by the binary.
 
-#[path = "run/veth.rs"]
 mod veth;
 
 use serde_json::Value;

@@ -1,10 +1,7 @@
 //! A running bench as operators watch it: surveys, metrics and `mrcnic top`, by the binary.
 
-mod exposition;
-mod running;
-
-use exposition::Exposition;
-use running::{Running, mrcnic, until};
+use crate::exposition::Exposition;
+use crate::running::{Running, mrcnic, until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
 //! A model of what must hold, over thousands of random histories: parameters, messages and a channel that loses, repeats, reorders, marks,
-//! trims and corrupts. A history that fails prints its seed; `MRCNIC_SEED=N cargo test -p mrcnic-tests --test model` runs that one.
+//! trims and corrupts. A history that fails prints its seed; `MRCNIC_SEED=N cargo nextest run -p mrcnic-tests -E 'test(/^model::/)'` runs that one.
 
 use dataplane::nic::{NicParams, Operation, Status, WriteRequest};
 use dataplane::time::{SEC, US};

@@ -1,7 +1,6 @@
 //! Table I of the MRC paper, rows "Multipath & Multi-plane": tests named after each.
 
-mod port_log;
-
+use crate::port_log::{Log, assert_written, counts, data, probed, watch, write};
 use dataplane::Ns;
 use dataplane::nic::{EvEvent, EvState, NicParams, OpenError, Paths, Whose};
 use dataplane::path::SprayingParams;
@@ -10,7 +9,6 @@ use dataplane::time::{MS, US};
 use dataplane::transport::TransportParams;
 use dataplane::wire::{Encapsulation, Ext, Opcode, Packet, UsidPath, at_switch};
 use mrcnic_tests::{Channel, Fate, Pair, QpPair, marked};
-use port_log::{Log, assert_written, counts, data, probed, watch, write};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;

@@ -1,14 +1,12 @@
 //! Table I of the MRC paper, rows "Resilience & Fast Fail-over": tests named after each.
 
-mod port_log;
-
+use crate::port_log::{assert_written, counts, data, probed, watch, write};
 use dataplane::Ns;
 use dataplane::nic::{DropReason, PortId, QpState};
 use dataplane::path::profile::Ev;
 use dataplane::time::{MS, US};
 use dataplane::wire::{Ext, Opcode};
 use mrcnic_tests::{Channel, Fate, Pair, QpPair};
-use port_log::{assert_written, counts, data, probed, watch, write};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -26,7 +26,7 @@ fn the_example_writes_from_one_process_into_the_other() {
     let start = |role: &str, n: u8, way: &str| {
         let args = format!("--port net_memif0,role={role},socket={dir}/m --ip 10.0.0.{n} {way} {dir}/exchange");
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "example::the_example_writes_from_one_process_into_the_other", "--nocapture"])
+            .args(["--exact", "processes::example::the_example_writes_from_one_process_into_the_other", "--nocapture"])
             .env(ROLE, args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -248,10 +248,18 @@ fn pattern() -> Vec<u8> {
 
 #[test]
 fn a_process_with_the_server_of_a_memif_outlives_peers_that_are_killed() {
-    outlived("killed::a_process_with_the_server_of_a_memif_outlives_peers_that_are_killed", "server", "client");
+    outlived(
+        "processes::killed::a_process_with_the_server_of_a_memif_outlives_peers_that_are_killed",
+        "server",
+        "client",
+    );
 }
 
 #[test]
 fn a_process_with_the_client_of_a_memif_outlives_peers_that_are_killed() {
-    outlived("killed::a_process_with_the_client_of_a_memif_outlives_peers_that_are_killed", "client", "server");
+    outlived(
+        "processes::killed::a_process_with_the_client_of_a_memif_outlives_peers_that_are_killed",
+        "client",
+        "server",
+    );
 }

@@ -245,24 +245,35 @@ fn a_client_that_is_interrupted_prints_what_it_has_and_its_server_ends_well() {
     assert_eq!(server.report()["results"], report["results"]);
 }
 
+/// A client that measures for ever and its server, one of which a signal has hit: that one, and the other.
+fn struck(ends: &Ends, victim: &str, how: &str, mode: &[&str]) -> [End; 2] {
+    let mut server = ends.server(&[]);
+    let mut client = ends.client(&[&["-D", "600"], mode].concat());
+    heard(&mut server, "serving");
+    heard(&mut client, "joined");
+    let [victim, survivor] = if victim == "server" { [server, client] } else { [client, server] };
+    signal(&victim, how);
+    [victim, survivor]
+}
+
 #[test]
 fn an_end_whose_other_end_is_killed_or_hangs_fails_and_says_so() {
-    for (victim, how) in [("server", "-KILL"), ("client", "-KILL"), ("server", "-STOP")] {
-        for mode in [&["-b", "-s", "64KiB"][..], &["--lat"]] {
+    // One that hears nothing is patient for seconds, so it waits while the others are struck.
+    let mut waiting = Vec::new();
+    for (victim, how) in [("server", "-STOP"), ("server", "-KILL"), ("client", "-KILL")] {
+        for mode in [&["--lat"][..], &["-b", "-s", "64KiB"]] {
             let ends = Ends::new();
-            let mut server = ends.server(&[]);
-            let mut client = ends.client(&[&["-D", "600"], mode].concat());
-            heard(&mut server, "serving");
-            heard(&mut client, "joined");
-            let [mut victim, survivor] = if victim == "server" { [server, client] } else { [client, server] };
-            signal(&victim, how);
-            let (code, err) = came(survivor);
-            assert_eq!(code, Some(1), "{how} {mode:?}: {err}");
-            let said = ["lost the", "no acknowledgement came", "nothing was acknowledged"];
-            assert!(said.iter().any(|said| err.contains(said)), "{how} {mode:?}: {err}");
-            victim.kill().unwrap();
-            victim.wait().unwrap();
+            let struck = struck(&ends, victim, how, mode);
+            waiting.push((how, mode, struck, ends));
         }
+    }
+    for (how, mode, [mut victim, survivor], _ends) in waiting {
+        let (code, err) = came(survivor);
+        assert_eq!(code, Some(1), "{how} {mode:?}: {err}");
+        let said = ["lost the", "no acknowledgement came", "nothing was acknowledged"];
+        assert!(said.iter().any(|said| err.contains(said)), "{how} {mode:?}: {err}");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Kinds of capture, what is wrong with them, and what is told of it.
 
-use crate::{Scratch, mrcnic, named, pcap, pcap_with, replay_bytes, replay_file, vectors};
+use super::{Scratch, mrcnic, named, pcap, pcap_with, replay_bytes, replay_file, vectors};
 use pcap_file::pcap::PcapHeader;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -207,7 +207,7 @@ fn frames_of_many_lengths_up_to_jumbo_are_delivered_whole() {
             // The last lies across the end of any region that is a power of two.
             let reth = Reth { va: u64::MAX - 7, rkey: 1, dmalen: len as u32 };
             let ext = Ext::Write(WriteHeaders { reth, ..WriteHeaders::default() });
-            crate::frame(crate::A, crate::B, &Bth::new(Opcode::WriteOnly, 9, psn), &ext, len, None)
+            super::frame(super::A, super::B, &Bth::new(Opcode::WriteOnly, 9, psn), &ext, len, None)
         })
         .collect();
     let run = replay_bytes(&pcap(&frames), &[]);

@@ -1,6 +1,6 @@
 //! The command line, and the file of answers.
 
-use crate::{Scratch, mrcnic, named, pcap, replay_file, vectors};
+use super::{Scratch, mrcnic, named, pcap, replay_file, vectors};
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty};
 use serde_json::{Value, json};

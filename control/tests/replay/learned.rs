@@ -1,6 +1,6 @@
 //! QPs that are learned from a capture.
 
-use crate::{A, B, C, Replayed, frame, pcap, replay_bytes, vectors};
+use super::{A, B, C, Replayed, frame, pcap, replay_bytes, vectors};
 use dataplane::wire::{Bth, CcState, Ext, Meth, Opcode, Probe, Reth, Sack, SackFor, Skip, Timestamp, WriteHeaders};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -178,7 +178,7 @@ fn other_udp_ports_are_taken_on_request_and_answered_there() {
 fn every_golden_request_is_answered_at_the_address_that_it_came_from() {
     let bytes = std::fs::read(vectors("frames.pcap")).unwrap();
     let run = replay_bytes(&bytes, &[]);
-    for golden in crate::golden() {
+    for golden in super::golden() {
         let op = golden["op"].as_str().unwrap();
         let answer =
             |kind: &str| run.answers.iter().find(|answer| answer["src"] == golden["dst"] && answer["op"] == kind);

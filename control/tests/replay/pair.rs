@@ -1,6 +1,6 @@
 //! Captures of two NICs in virtual time: a replay comes to what the receiver came to.
 
-use crate::{Replayed, pcap, replay_bytes};
+use super::{Replayed, pcap, replay_bytes};
 use dataplane::congestion::profile::CcConfig;
 use dataplane::nic::NicParams;
 use dataplane::time::SEC;

@@ -1,7 +1,7 @@
 //! Records of many rows.
 
-use crate::fixtures::Dir;
-use crate::{figure, panel};
+use super::fixtures::Dir;
+use super::{figure, panel};
 use control::report::make;
 use std::fmt::Write as _;
 use std::fs::File;

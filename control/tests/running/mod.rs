@@ -1,7 +1,5 @@
 //! A bench that runs while it is asked things, by the binary.
 
-#![allow(dead_code, reason = "each test binary uses its own part of it")]
-
 use serde_json::Value;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
