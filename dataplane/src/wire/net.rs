@@ -171,27 +171,36 @@ pub(super) fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
     Ok((ip, b[6], 40, 40 + usize::from(u16::from_be_bytes([b[4], b[5]]))))
 }
 
-/// Reads the layers below MRC of a frame of `len` bytes whose first bytes are `head`. The lengths are returned, not judged: a
+/// Reads the layers below MRC of a frame whose first bytes are `head`, and goes on with them in `then`. The lengths are told, not judged: a
 /// trimming switch may have left them as they were.
-#[inline]
-pub(super) fn read_layers(head: &[u8], rules: &Rules) -> Result<Layers, Refusal> {
-    let (link, ethertype, first_at) = read_link(head)?;
-    let (first, protocol, header_len, ip_len) = match ethertype {
-        ETHERTYPE_IPV4 => read_ipv4(head, first_at)?,
-        ETHERTYPE_IPV6 => read_ipv6(head, first_at)?,
-        _ => return Err(Refusal::NotIp),
+///
+/// It is compiled once for each way that layers can look: where the ways met, all that was read would go through memory.
+#[inline(always)]
+pub(super) fn with_layers<R>(
+    head: &[u8],
+    rules: &Rules,
+    then: impl Fn(&Layers) -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    let (link, ethertype, at) = read_link(head)?;
+    let plain = |ip, header_len, ip_len| {
+        let (udp_at, ip_end) = (at + header_len, at + ip_len);
+        let udp = read_udp(head, udp_at, rules)?;
+        then(&Layers { link, ip, ip_at: at, outer_at: None, outer_end: ip_end, udp_at, ip_end, udp })
     };
-    let (outer_end, udp_at) = (first_at + ip_len, first_at + header_len);
-    if protocol != PROTOCOL_UDP {
-        let outer = OuterHeader { ip: first, at: first_at, end: outer_end, behind: udp_at, next: protocol };
-        return if ethertype == ETHERTYPE_IPV6 {
-            read_encapsulated(head, rules, link, outer)
-        } else {
-            Err(Refusal::NotUdp)
-        };
+    match ethertype {
+        ETHERTYPE_IPV4 => match read_ipv4(head, at)? {
+            (ip, PROTOCOL_UDP, header_len, ip_len) => plain(ip, header_len, ip_len),
+            _ => Err(Refusal::NotUdp),
+        },
+        ETHERTYPE_IPV6 => match read_ipv6(head, at)? {
+            (ip, PROTOCOL_UDP, header_len, ip_len) => plain(ip, header_len, ip_len),
+            (ip, next, header_len, ip_len) => {
+                let outer = OuterHeader { ip, at, end: at + ip_len, behind: at + header_len, next };
+                then(&read_encapsulated(head, rules, link, outer)?)
+            }
+        },
+        _ => Err(Refusal::NotIp),
     }
-    let udp = read_udp(head, udp_at, rules)?;
-    Ok(Layers { link, ip: first, ip_at: first_at, outer_at: None, outer_end, udp_at, ip_end: outer_end, udp })
 }
 
 /// The outer IPv6 header of an encapsulated packet.
@@ -206,7 +215,7 @@ struct OuterHeader {
     next: u8,
 }
 
-/// Goes on with an encapsulated packet. Apart, so that packets that are not keep what was read of them in registers.
+/// Goes on with an encapsulated packet.
 #[inline(never)]
 fn read_encapsulated(head: &[u8], rules: &Rules, link: Link, outer: OuterHeader) -> Result<Layers, Refusal> {
     let (ip, ip_at, udp_at, ip_end) = read_inner(head, outer.behind, outer.next)?;

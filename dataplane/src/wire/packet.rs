@@ -114,7 +114,12 @@ impl Packet {
 /// The first thing that is wrong, from the outside in.
 #[inline]
 pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> {
-    let layers = net::read_layers(head, rules)?;
+    net::with_layers(head, rules, |layers| parse_above(head, len, rules, layers))
+}
+
+/// Reads what the layers below carry.
+#[inline(always)]
+fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers) -> Result<Packet, Refusal> {
     let trim = match layers.ip.dscp {
         dscp if dscp == rules.dscp.trimmed => Trim::Trimmed,
         dscp if dscp == rules.dscp.trimmed_last_hop => Trim::LastHop,
@@ -122,7 +127,7 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
     };
     let bth_at = layers.udp_at + 8;
     if trim != Trim::Whole {
-        return parse_trimmed(head, layers, trim, bth_at);
+        return parse_trimmed(head, *layers, trim, bth_at);
     }
     if layers.ip_end > len || layers.ip_end < bth_at {
         return Err(Refusal::BadIpLength);
@@ -147,7 +152,7 @@ pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> 
     } else if body != 0 {
         return Err(Refusal::UnexpectedPayload);
     }
-    Ok(packet(&layers, bth, ext, trim, payload_at, payload_len))
+    Ok(packet(layers, bth, ext, trim, payload_at, payload_len))
 }
 
 /// A trimmed packet: lengths may or may not have been rewritten, and the cut may fall anywhere after the BTH.

@@ -417,12 +417,12 @@ proptest! {
         mut frame in foreign_frame(),
         flips in prop::collection::vec((any::<Index>(), any::<u8>()), 0..4),
     ) {
-        assert_etherparse_agrees(&frame, &net::read_layers(&frame, &Rules::default()).unwrap());
+        assert_etherparse_agrees(&frame, &net::with_layers(&frame, &Rules::default(), |layers| Ok(*layers)).unwrap());
         for (at, value) in flips {
             let at = at.index(frame.len());
             frame[at] = value;
         }
-        if let Ok(layers) = net::read_layers(&frame, &Rules::default()) {
+        if let Ok(layers) = net::with_layers(&frame, &Rules::default(), |layers| Ok(*layers)) {
             assert_etherparse_agrees(&frame, &layers);
         }
     }
