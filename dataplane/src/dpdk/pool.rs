@@ -10,7 +10,10 @@ use super::error::{Error, rte_errno, strerror};
 use super::log::capture;
 
 /// Bytes before the data of an mbuf (DPDK's RTE_PKTMBUF_HEADROOM).
-const HEADROOM: usize = sys::RTE_PKTMBUF_HEADROOM as usize;
+pub(super) const HEADROOM: usize = sys::RTE_PKTMBUF_HEADROOM as usize;
+
+/// Bytes of DPDK's `struct rte_mbuf`, of which the second half is for chains and for references to memory of others.
+pub(super) const MBUF: usize = 128;
 
 /// Objects that each thread keeps at hand; DPDK allows 512.
 const CACHE: u32 = 512;
@@ -58,7 +61,7 @@ impl Pool {
     /// About what a pool takes of DPDK's memory.
     pub(super) fn bytes(count: u32, frame: usize) -> usize {
         // Header of the mempool, struct rte_mbuf, headroom and data. Without hugepages, no object lies across pages.
-        let object = (64 + 128 + HEADROOM + frame).next_multiple_of(64);
+        let object = (64 + MBUF + HEADROOM + frame).next_multiple_of(64);
         let objects = if object > PAGE {
             count as usize * object.next_multiple_of(PAGE)
         } else {

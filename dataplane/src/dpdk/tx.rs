@@ -6,13 +6,11 @@ use std::sync::Arc;
 use dpdk_sys as sys;
 
 use super::BURST;
-use super::pool::Pool;
+use super::pool::{HEADROOM, MBUF, Pool};
 use super::port::{Inner, Pools, SMALL_FRAME};
 use crate::memory::{Lent, prefetch_bytes};
 use crate::nic::{Pieces, PortId, TxBurst};
 
-/// Bytes of DPDK's `struct rte_mbuf`, of which the second half is for chains and for references to memory of others.
-const MBUF: usize = 128;
 /// Bytes of a frame that are asked for beforehand: those of a small Write.
 const EXPECTED: usize = 192;
 
@@ -81,7 +79,7 @@ impl Stock {
                 prefetch_bytes(mbuf, MBUF);
             } else {
                 prefetch_bytes(mbuf, MBUF / 2);
-                prefetch_bytes(mbuf.wrapping_add(MBUF + sys::RTE_PKTMBUF_HEADROOM as usize), EXPECTED);
+                prefetch_bytes(mbuf.wrapping_add(MBUF + HEADROOM), EXPECTED);
             }
         }
         self.at += 1;

@@ -199,9 +199,7 @@ impl Table {
 
     /// What devices may read of a region by themselves from now on; nothing of one that was just inserted. A key that is not known is passed over.
     pub fn set_mapped(&mut self, key: Key, mapped: Option<Mapped>) {
-        let is_known =
-            matches!(self.slots.get(key.index()), Some(Some((generation, _))) if *generation == key.generation());
-        if mapped.is_some() && !is_known {
+        if mapped.is_some() && self.live(key).is_none() {
             return;
         }
         if mapped.is_some() && self.mapped.len() <= key.index() {
@@ -224,28 +222,25 @@ impl Table {
 
     /// Forgets a key: from now on nothing is read or written through it. `false` when it was not known.
     pub fn remove(&mut self, key: Key) -> bool {
-        match self.slots.get_mut(key.index()) {
-            Some(slot) if slot.as_ref().is_some_and(|(generation, _)| *generation == key.generation()) => {
-                *slot = None;
-                self.set_mapped(key, None);
-                true
-            }
-            _ => false,
+        let is_known = self.live(key).is_some();
+        if is_known {
+            self.slots[key.index()] = None;
+            self.set_mapped(key, None);
         }
+        is_known
     }
 
     #[inline]
     fn region(&self, domain: Domain, key: Key) -> Result<&Region, AccessError> {
-        match self.slots.get(key.index()) {
-            Some(Some((generation, region))) if *generation == key.generation() => {
-                if region.domain == domain {
-                    Ok(region)
-                } else {
-                    Err(AccessError::WrongDomain)
-                }
-            }
-            _ => Err(AccessError::UnknownKey),
-        }
+        let region = self.live(key).ok_or(AccessError::UnknownKey)?;
+        if region.domain == domain { Ok(region) } else { Err(AccessError::WrongDomain) }
+    }
+
+    /// The region that has the key now, whatever its domain.
+    #[inline]
+    fn live(&self, key: Key) -> Option<&Region> {
+        let (generation, region) = self.slots.get(key.index())?.as_ref()?;
+        (*generation == key.generation()).then_some(region)
     }
 
     /// The range of `len` bytes at `va`, for a local read.
@@ -261,7 +256,7 @@ impl Table {
     /// called before all checks, since it neither reads nor writes.
     #[inline]
     pub fn expect_write(&self, key: Key, va: u64, len: usize) {
-        if let Some(Some((_, region))) = self.slots.get(key.index())
+        if let Some(region) = self.live(key)
             && let Ok(target) = range(region, va, len)
         {
             prefetch_bytes(target.ptr.as_ptr(), len);

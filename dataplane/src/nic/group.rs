@@ -71,14 +71,20 @@ impl Group {
     #[inline]
     pub(super) fn pass_turn(&mut self, nominal: u32, full: u32) -> bool {
         self.turn += nominal;
-        if self.turn < full {
-            return false;
+        let ends = self.turn >= full;
+        if ends {
+            self.end_turn();
         }
+        ends
+    }
+
+    /// It is the turn of the next of its QPs with something new to send.
+    #[inline]
+    pub(super) fn end_turn(&mut self) {
         self.turn = 0;
         if self.fresh.len() > 1 {
             self.fresh.rotate_left(1);
         }
-        true
     }
 
     /// It takes part in the round no more, until something changes.

@@ -391,7 +391,7 @@ impl Nic {
     // Always: a request that was just written, piece by piece, is not read from memory again.
     #[inline(always)]
     pub fn post_write(&mut self, qpn: Qpn, request: &WriteRequest) -> Result<(), PostError> {
-        let slot = qpn.slot();
+        let (now, slot) = (self.clock, qpn.slot());
         let entry = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut());
         let qp = entry.filter(|qp| qp.qpn == qpn).ok_or(PostError::UnknownQp)?;
         match qp.state {
@@ -404,24 +404,12 @@ impl Nic {
         }
         let first = qp.requester.pending() == 0;
         qp.requester.post(request, &mut self.rooms)?;
-        let happening = posted(request);
-        self.set_going(slot, first, happening);
-        Ok(())
-    }
-
-    /// A request is on the send queue, the first where none was.
-    #[inline]
-    fn set_going(&mut self, slot: usize, first: bool, what: Happening) {
-        let now = self.clock;
-        if self.tap.is_some()
-            && let Some(qp) = self.qps[slot].as_deref()
-        {
-            Witness::of(&mut self.tap, qp).tell(now, what);
-        }
+        Witness::of(&mut self.tap, qp).tell(now, posted(request));
         if first {
             self.watch(now, slot);
         }
         self.wake(slot);
+        Ok(())
     }
 
     /// A request on a QP that ended.

@@ -10,6 +10,7 @@ use crate::memory::{LoanId, Loans};
 use crate::transport::{Loss, Observer};
 use core::net::IpAddr;
 use std::collections::VecDeque;
+
 /// Passes what a requester tells on to window, paths, counters and completion queue.
 pub(super) struct Outcome<'a> {
     pub(super) now: Ns,

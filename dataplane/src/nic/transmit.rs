@@ -317,8 +317,7 @@ impl Nic {
             match self.send(now, slot as usize, &packet, out, ports) {
                 Turn::NoWay(why) => {
                     stuck = worse(stuck, why);
-                    self.groups[at].fresh.rotate_left(1);
-                    self.groups[at].turn = 0;
+                    self.groups[at].end_turn();
                 }
                 turn => return turn,
             }
@@ -477,7 +476,9 @@ impl Nic {
         if let Some(later) = qp(2) {
             prefetch(later);
             // It has been asked for before.
-            qp(1).into_iter().for_each(|next| next.requester.expect_turn());
+            if let Some(next) = qp(1) {
+                next.requester.expect_turn();
+            }
         }
     }
 }

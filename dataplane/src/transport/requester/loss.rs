@@ -36,7 +36,7 @@ impl Requester {
     /// The outstanding PSN that lives in a slot.
     #[inline]
     fn psn_at(&self, at: usize) -> Psn {
-        let ahead = at.wrapping_sub(self.index(self.una)) & self.mask;
+        let ahead = at.wrapping_sub(self.index(self.una)) & (self.slots.len() - 1);
         self.una.plus(ahead as i32)
     }
 

@@ -143,8 +143,6 @@ pub struct Requester {
     judged: Psn,
     /// One for each PSN that may be in use, so a power of two; none while it has no room.
     slots: Box<[Slot]>,
-    /// One less than their number.
-    mask: usize,
     /// How many there may be: one for each PSN of the window.
     most_slots: usize,
     /// 1: sent and not acknowledged.
@@ -209,7 +207,6 @@ impl Requester {
             reported: first.plus(-1),
             judged: first,
             slots: Box::default(),
-            mask: 0,
             most_slots,
             unacked: PsnBits::new(params.max_psn_range),
             lost: PsnBits::new(params.max_psn_range),
@@ -260,7 +257,7 @@ impl Requester {
 
     #[inline]
     fn index(&self, psn: Psn) -> usize {
-        psn.get() as usize & self.mask
+        psn.get() as usize & self.slots.len().wrapping_sub(1)
     }
 
     #[inline]

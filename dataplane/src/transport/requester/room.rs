@@ -65,7 +65,6 @@ impl Requester {
     }
 
     fn move_in(&mut self, room: Room) {
-        self.mask = room.slots.len() - 1;
         self.slots = room.slots;
         self.timers.set_links(room.timers);
         self.resent.set_links(room.resent);
@@ -96,7 +95,6 @@ impl Requester {
         self.timers.move_to(Link::none(slots), &place);
         self.resent.move_to(Link::none(slots), &place);
         self.slots = room;
-        self.mask = slots - 1;
     }
 
     /// Is nothing in flight and nothing on the send queue?
@@ -132,8 +130,12 @@ impl Requester {
     pub fn expect_turn(&self) {
         let (message, slot) = (self.cutting.wrapping_sub(self.front) as usize, self.index(self.next));
         for ahead in 0..EXPECTED {
-            self.messages.get(message + ahead).into_iter().for_each(prefetch);
-            self.slots.get(slot + ahead).into_iter().for_each(prefetch);
+            if let Some(message) = self.messages.get(message + ahead) {
+                prefetch(message);
+            }
+            if let Some(slot) = self.slots.get(slot + ahead) {
+                prefetch(slot);
+            }
         }
     }
 }
