@@ -108,7 +108,7 @@ impl Ends {
             self.requester.post(&request, &mut self.rooms).expect("room on the send queue");
             let packet = self.requester.fresh().expect("the window is open");
             self.requester.committed(&packet, 300, 124);
-            self.requester.accepted(self.now, packet.psn);
+            self.requester.accepted(self.now, packet.psn, 1);
             sent.push(Arrival {
                 psn: packet.psn,
                 opcode: Opcode::WriteOnly,

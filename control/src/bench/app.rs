@@ -54,6 +54,15 @@ pub(super) struct Measured {
     pub(super) fault: Option<String>,
 }
 
+impl Measured {
+    /// So many messages took `latency` ns.
+    fn took(&mut self, latency: u64, messages: u64) {
+        if messages > 0 {
+            self.latency.saturating_record_n(latency, messages);
+        }
+    }
+}
+
 /// The two queues between the control thread and a requester, and what it shows while it works.
 pub(super) struct Mailbox {
     pub(super) commands: ArrayQueue<Command>,
@@ -336,6 +345,8 @@ impl Requester {
 
     fn reap(&mut self, now: Ns, nic: &mut Nic, run: &mut Run) -> usize {
         let before = run.completed;
+        // Requests of one turn share the time of their post: so many in a row took as long.
+        let (mut latency, mut count) = (0, 0);
         while let Some(entry) = nic.poll() {
             run.completed += 1;
             if let Some(&at) = self.qp_of_slot.get(entry.qpn.slot())
@@ -350,7 +361,12 @@ impl Requester {
                 Status::Success => {
                     run.outcome.messages += 1;
                     // The request's number is the time of its post.
-                    run.outcome.latency.saturating_record(now.0 - entry.completion.wr_id);
+                    let took = now.0 - entry.completion.wr_id;
+                    if took != latency {
+                        run.outcome.took(latency, count);
+                        (latency, count) = (took, 0);
+                    }
+                    count += 1;
                 }
                 status => {
                     run.outcome.errors += 1;
@@ -360,6 +376,7 @@ impl Requester {
                 }
             }
         }
+        run.outcome.took(latency, count);
         self.completed += (run.completed - before) as u64;
         if run.completed > before {
             run.last_completion = now;

@@ -318,8 +318,8 @@ impl Nic {
             }
             out.commit();
             self.stats.tx_endpoint.add(1);
-            let accepting = Accepting { len: len as u32, is_data: false, packet: None };
-            self.committed(now, frame.port, accepting, 0, full);
+            let accepting = Accepting::one(len, false, None);
+            self.committed(now, frame.port, accepting, full);
         }
         Wrote::Done
     }

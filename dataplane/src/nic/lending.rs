@@ -1,9 +1,8 @@
 //! Payload that goes out from where it lies, where the port can carry it so.
 
-use super::{Nic, Pieces, PortId, TxBurst};
+use super::{Nic, TxBurst};
 use crate::Ns;
-use crate::memory::{Key, Lent, Loans, Mapped};
-use crate::transport::Outgoing;
+use crate::memory::{Key, Loans, Mapped};
 use crate::wire::HEAD_MAX;
 
 /// Payload that is copied into the first piece of a frame is a multiple of this, so that what is lent begins where a cache line does if the
@@ -41,44 +40,6 @@ impl Nic {
         lends
     }
 
-    /// [`lead`], where the port and whoever looks on let payload be lent.
-    #[inline]
-    pub(super) fn lead<T: TxBurst>(&self, port: PortId, headers: usize, payload: usize, out: &T) -> Option<usize> {
-        let lends = self.loans.is_allowed() && self.tap.is_none() && out.takes_pieces(port) != Pieces::None;
-        lead(headers, payload).filter(|_| lends)
-    }
-
-    /// The payload of a packet from `lead` bytes on, lent to `port`; `None` where it is to be copied after all.
-    #[inline]
-    pub(super) fn lend<T: TxBurst>(
-        &mut self,
-        slot: usize,
-        packet: &Outgoing,
-        lead: usize,
-        port: PortId,
-        out: &T,
-    ) -> Option<Lent> {
-        let qp = self.qps[slot].as_deref_mut()?;
-        let range = self.memory.local(qp.domain, packet.local_key, packet.local_va, packet.len as usize).ok()?;
-        let rest = range.skip(lead);
-        let by_device = out.takes_pieces(port) == Pieces::Mapped;
-        if by_device && !self.memory.is_mapped(packet.local_key, port.0, &rest) {
-            return None;
-        }
-        let loan = match qp.requester.loan(packet) {
-            Some(loan) => loan,
-            None => {
-                let loan = self.loans.take(packet.local_key, self.memory.memory(qp.domain, packet.local_key)?)?;
-                qp.requester.set_loan(packet, loan);
-                loan
-            }
-        };
-        if by_device {
-            return self.loans.lend_to_device(loan, &rest, self.turned_at);
-        }
-        self.loans.lend(loan, &rest)
-    }
-
     /// A QP's messages wait for their payload to come back.
     #[cold]
     pub(super) fn hold(&mut self, slot: usize) {
@@ -107,8 +68,9 @@ impl Nic {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{acknowledge, nic};
-    use super::super::{CompletionEntry, NicParams, QpState, Qpn, Region, Status, WriteRequest};
+    use super::super::{CompletionEntry, NicParams, Pieces, PortId, QpState, Qpn, Region, Status, WriteRequest};
     use super::*;
+    use crate::memory::Lent;
     use crate::memory::{Access, Buffer, DEVICE_KEEPS, Domain, Keys};
     use crate::wire::{Packet, Rules, parse};
     use std::sync::Arc;

@@ -33,6 +33,7 @@ mod reply;
 mod rest;
 mod rotations;
 mod sample;
+mod sender;
 mod slow;
 mod stall;
 mod stats;
@@ -402,13 +403,16 @@ impl Nic {
                 return Ok(());
             }
         }
-        let first = qp.requester.pending() == 0;
+        let (first, waits) = (qp.requester.pending() == 0, qp.in_fresh);
         qp.requester.post(request, &mut self.rooms)?;
         Witness::of(&mut self.tap, qp).tell(now, posted(request));
         if first {
             self.watch(now, slot);
         }
-        self.wake(slot);
+        // One that waits for its turn is known already.
+        if !waits {
+            self.wake(slot);
+        }
         Ok(())
     }
 

@@ -59,7 +59,10 @@ impl Nic {
         self.check_paths(&spec)?;
         let links = self.links(&spec)?;
         let encapsulation = encapsulation(&spec);
-        let template = self.template(&spec, encapsulation.as_ref())?;
+        let mut template = self.template(&spec, encapsulation.as_ref())?;
+        if let ([port], [hop]) = (&self.ports[..], &spec.path.next_hops[..]) {
+            template.set_link(link_addresses(port.mac, *hop));
+        }
         let max_frame = self.ports.iter().map(|port| port.max_frame).min().unwrap_or(0);
         self.check_frame(&template, max_frame)?;
         let wire_qpn = match &spec.placement {
@@ -154,7 +157,7 @@ impl Nic {
         if !hops.is_empty() && hops.len() != ports {
             return Err(OpenError::NextHops { given: hops.len(), ports });
         }
-        if ports == 1 && hops.is_empty() {
+        if ports == 1 {
             return Ok(None);
         }
         let hop = |n: usize| hops.get(n).copied().unwrap_or(spec.remote.mac);

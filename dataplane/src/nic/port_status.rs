@@ -76,10 +76,10 @@ impl Nic {
     /// no more room.
     fn give_up_waiting(&mut self, now: Ns, port: PortId) {
         for at in 0..self.accepting[usize::from(port.0)].len() {
-            let frame = &mut self.accepting[usize::from(port.0)][at];
-            let (len, is_data, packet) = (core::mem::take(&mut frame.len), frame.is_data, frame.packet.take());
-            self.limits.release(len.into(), is_data);
-            self.start_timer(now, packet);
+            let frames = &mut self.accepting[usize::from(port.0)][at];
+            let waiting = *frames;
+            (frames.len, frames.packet) = (0, None);
+            self.release(now, &waiting);
         }
     }
 

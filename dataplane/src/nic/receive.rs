@@ -47,12 +47,14 @@ impl Nic {
 
     #[inline]
     fn take<F: RxFrame>(&mut self, now: Ns, port: PortId, frame: &F) -> Result<(), DropReason> {
-        let packet = match parse(frame.head(), frame.len(), &self.rules) {
+        // Looked at where it is: it is too long to be moved.
+        let parsed = parse(frame.head(), frame.len(), &self.rules);
+        let packet = match &parsed {
             Ok(packet) => packet,
-            Err(refusal) => return self.take_slow(port, frame, refusal),
+            Err(refusal) => return self.take_slow(port, frame, *refusal),
         };
         if packet.trim != Trim::Whole {
-            return self.take_trimmed(now, &packet);
+            return self.take_trimmed(now, packet);
         }
         if packet.bth.opcode.is_data()
             && let Some(host) = &mut self.host
@@ -63,19 +65,19 @@ impl Nic {
         if let Ext::Write(headers) = &packet.ext {
             self.memory.expect_write(Key(headers.reth.rkey), headers.reth.va, packet.payload_len);
         }
-        if !icrc_holds(frame, &packet) {
+        if !icrc_holds(frame, packet) {
             return Err(DropReason::Wire(Refusal::BadIcrc));
         }
         if packet.bth.dqp == ENDPOINT_QPN {
-            return self.take_endpoint(now, port, &packet);
+            return self.take_endpoint(now, port, packet);
         }
-        let slot = self.find(&packet)?;
+        let slot = self.find(packet)?;
         match &packet.ext {
-            Ext::Write(headers) => self.take_data(now, slot, &packet, headers, frame),
-            Ext::Sack(sack) => self.take_sack(now, slot, &packet, sack),
-            Ext::Ack(aeth) => self.take_ack(now, slot, &packet, aeth),
+            Ext::Write(headers) => self.take_data(now, slot, packet, headers, frame),
+            Ext::Sack(sack) => self.take_sack(now, slot, packet, sack),
+            Ext::Ack(aeth) => self.take_ack(now, slot, packet, aeth),
             Ext::Nack(nack) => self.take_nack(now, slot, nack),
-            Ext::Probe(probe) => self.take_probe(now, slot, &packet, probe),
+            Ext::Probe(probe) => self.take_probe(now, slot, packet, probe),
             Ext::EndpointRequest(_) | Ext::EndpointResponse(_) | Ext::Cut => Err(DropReason::EndpointOperation),
         }
     }

@@ -50,6 +50,11 @@ impl FullPorts {
         self.full == self.all
     }
 
+    /// As bits.
+    pub(super) const fn mask(self) -> PortMask {
+        self.full
+    }
+
     pub(super) const fn has(self, port: PortId) -> bool {
         self.full >> (port.0 & 7) & 1 == 1
     }
@@ -61,7 +66,7 @@ pub(super) const fn all_ports(ports: usize) -> PortMask {
 }
 
 /// The engine's number of a port that profiles count from 1.
-const fn engine_port(port: u8) -> PortId {
+pub(super) const fn engine_port(port: u8) -> PortId {
     PortId(port.saturating_sub(1))
 }
 
@@ -75,6 +80,13 @@ impl Qp {
     /// Puts the addresses of the frame's way into it, once its headers are written.
     #[inline]
     pub(super) fn address(&self, frame: &mut [u8], way: &Way, marks: Marks) {
+        if self.links.is_some() || self.encapsulated {
+            self.readdress(frame, way, marks);
+        }
+    }
+
+    #[inline(never)]
+    fn readdress(&self, frame: &mut [u8], way: &Way, marks: Marks) {
         if let Some(link) = self.link(way.port) {
             write_link(frame, link);
         }
@@ -101,7 +113,7 @@ impl Nic {
                 let spraying = &mut self.rotations[rotation].spraying;
                 let pick = spraying.choose(now, full.full)?;
                 let segment = spraying.segment(&pick);
-                Ok(Way { ev: pick.value, port: engine_port(pick.port), segment, pick: Some(pick) })
+                Ok(Way { ev: pick.value, port: engine_port(pick.port()), segment, pick: Some(pick) })
             }
             QpPath::Own(udp_port) => self.own_way(udp_port.into(), port, at, full),
         }
@@ -254,7 +266,7 @@ impl ReplyFrom {
 }
 
 impl Way {
-    const fn plain(ev: u32, port: PortId) -> Way {
+    pub(super) const fn plain(ev: u32, port: PortId) -> Way {
         Way { ev, port, segment: None, pick: None }
     }
 }

@@ -134,8 +134,8 @@ impl Nic {
         room.copy_from_slice(bytes);
         out.commit();
         self.stats.tx_slow.add(1);
-        let accepting = Accepting { len: bytes.len() as u32, is_data: false, packet: None };
-        self.committed(now, frame.port, accepting, 0, full);
+        let accepting = Accepting::one(bytes.len(), false, None);
+        self.committed(now, frame.port, accepting, full);
         true
     }
 }

@@ -89,16 +89,30 @@ enum Usable {
     Nothing,
 }
 
-/// The value that a packet is to take.
+/// No value is passed over.
+const NONE: u32 = u32::MAX;
+
+/// The value that a packet is to take. All is of one width, without gaps: it need not be in memory then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
     /// The value.
     pub value: u32,
-    /// Its port, from 1.
-    pub port: u8,
+    port: u32,
+    /// Its turn in the rotation.
     at: u32,
-    /// The value whose mark this clears.
-    passed_over: Option<u32>,
+    /// Its place among the values.
+    index: u32,
+    /// The value whose mark this clears, by its place, or [`NONE`].
+    passed_over: u32,
+}
+
+impl Pick {
+    /// Its port, from 1.
+    #[inline]
+    #[must_use]
+    pub const fn port(&self) -> u8 {
+        self.port as u8
+    }
 }
 
 /// Why no value can be taken.
@@ -171,6 +185,8 @@ pub struct Spraying {
     denied: usize,
     ports_out: PortMask,
     min_active: u32,
+    /// Values have SRv6 paths.
+    segmented: bool,
     assumed_bad_ns: Option<u64>,
     /// When the first bad value comes back by itself.
     recover_at: Option<Ns>,
@@ -195,6 +211,7 @@ impl Spraying {
         let cursor = rng.random_range(0..rotation.len());
         let usable = Usable::All;
         let min_active = set.min_active;
+        let segmented = values.iter().any(|value| value.ev.segment.is_some());
         let allowed = values.iter().filter(|value| value.turns > 0).count();
         Spraying {
             values,
@@ -210,6 +227,7 @@ impl Spraying {
             denied: 0,
             ports_out: 0,
             min_active,
+            segmented,
             assumed_bad_ns,
             recover_at: None,
         }
@@ -219,16 +237,23 @@ impl Spraying {
     ///
     /// # Errors
     /// [`NoPath`].
-    #[inline]
+    // Always: a pick in memory is written and read piece by piece.
+    #[inline(always)]
     pub fn choose(&mut self, now: Ns, full: PortMask) -> Result<Pick, NoPath> {
         if self.recover_at.is_some_and(|at| now >= at) {
             self.recover(now);
         }
         let first = self.usable_from(self.cursor, full)?;
         if !self.value(first).skip {
-            return Ok(self.chosen(first, None));
+            return Ok(self.chosen(first, NONE));
         }
-        let marked = Some(self.rotation[first]);
+        self.choose_behind(first, full)
+    }
+
+    /// The value that is taken instead of a marked one.
+    #[inline(never)]
+    fn choose_behind(&self, first: usize, full: PortMask) -> Result<Pick, NoPath> {
+        let marked = self.rotation[first];
         let mut at = first;
         for _ in 0..LOOK_AHEAD {
             at = self.usable_from(self.after(at), full)?;
@@ -242,14 +267,14 @@ impl Spraying {
     /// The packet goes out with the value that was chosen.
     #[inline]
     pub fn take(&mut self, pick: &Pick) {
-        if let Some(marked) = pick.passed_over {
-            let value = &mut self.values[marked as usize];
+        if pick.passed_over != NONE {
+            let value = &mut self.values[pick.passed_over as usize];
             self.skips -= usize::from(value.state() == EvState::Skip);
             value.skip = false;
         }
         let at = pick.at as usize;
         self.cursor = self.after(at);
-        self.values[self.rotation[at] as usize].sent += 1;
+        self.values[pick.index as usize].sent += 1;
     }
 
     /// Chooses and takes; `None` when every value is denied.
@@ -263,7 +288,7 @@ impl Spraying {
     #[inline]
     #[must_use]
     pub fn segment(&self, pick: &Pick) -> Option<Ipv6Addr> {
-        self.value(pick.at as usize).ev.segment
+        if self.segmented { self.values[pick.index as usize].ev.segment } else { None }
     }
 
     /// The port and SRv6 path that the next reply takes: paths take turns for replies too, apart from the rotation of the data.
@@ -280,9 +305,10 @@ impl Spraying {
     }
 
     #[inline]
-    fn chosen(&self, at: usize, passed_over: Option<u32>) -> Pick {
-        let Ev { value, port, .. } = self.value(at).ev;
-        Pick { value, port, at: at as u32, passed_over }
+    fn chosen(&self, at: usize, passed_over: u32) -> Pick {
+        let index = self.rotation[at];
+        let Ev { value, port, .. } = self.values[index as usize].ev;
+        Pick { value, port: port.into(), at: at as u32, index, passed_over }
     }
 
     #[inline]
@@ -301,6 +327,7 @@ impl Spraying {
     }
 
     /// Looks at each value from a turn on: while a port is full it is not known beforehand which may be used.
+    #[inline(never)]
     fn search(&self, from: usize, full: PortMask) -> Result<usize, NoPath> {
         if self.usable == Usable::Nothing {
             return Err(NoPath::Denied);

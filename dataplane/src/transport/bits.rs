@@ -1,13 +1,12 @@
 //! A bit for each PSN of a window.
 
 use super::Psn;
-use bitvec::{boxed::BitBox, order::Lsb0, vec::BitVec};
 
-/// One bit for each PSN of a window, in a ring whose size is a power of two. Single bits and words of 64 are reached over the raw words
-/// of the bit vector, since both are on the path of every packet. It takes memory from the first bit on that is set.
+/// One bit for each PSN of a window, in a ring whose size is a power of two: words of 64, since each packet's path goes by single bits and by
+/// whole words. It takes memory from the first bit on that is set.
 #[derive(Clone)]
 pub struct PsnBits {
-    ring: BitBox<u64, Lsb0>,
+    ring: Box<[u64]>,
     mask: usize,
 }
 
@@ -16,17 +15,17 @@ impl PsnBits {
     #[must_use]
     pub fn new(window: u32) -> PsnBits {
         let bits = (window.max(1) as usize).next_power_of_two().max(64);
-        PsnBits { ring: BitBox::default(), mask: bits - 1 }
+        PsnBits { ring: Box::default(), mask: bits - 1 }
     }
 
     #[cold]
     fn grow(&mut self) {
-        self.ring = BitVec::repeat(false, self.mask + 1).into_boxed_bitslice();
+        self.ring = vec![0; self.mask.div_ceil(64)].into_boxed_slice();
     }
 
     #[inline]
     fn at(&self, word: usize) -> u64 {
-        self.ring.as_raw_slice().get(word).copied().unwrap_or(0)
+        self.ring.get(word).copied().unwrap_or(0)
     }
 
     /// PSNs that the ring holds.
@@ -53,17 +52,19 @@ impl PsnBits {
     #[inline]
     pub fn set(&mut self, psn: Psn) {
         let (word, bit) = self.place(psn);
-        if self.ring.is_empty() {
-            self.grow();
+        if let Some(word) = self.ring.get_mut(word) {
+            *word |= bit;
+            return;
         }
-        self.ring.as_raw_mut_slice()[word] |= bit;
+        self.grow();
+        self.ring[word] |= bit;
     }
 
     /// Clears the bit of `psn`.
     #[inline]
     pub fn clear(&mut self, psn: Psn) {
         let (word, bit) = self.place(psn);
-        if let Some(word) = self.ring.as_raw_mut_slice().get_mut(word) {
+        if let Some(word) = self.ring.get_mut(word) {
             *word &= !bit;
         }
     }
@@ -84,10 +85,15 @@ impl PsnBits {
     /// Clears the bits of `count` (at most 64) PSNs from `psn` on.
     #[inline]
     pub fn clear_run(&mut self, psn: Psn, count: u32) {
-        let mask = low_bits(count);
+        self.clear_word(psn, low_bits(count));
+    }
+
+    /// Of the 64 PSNs from `psn` on clears the bits of those that are set in `mask`, where the first is bit 0.
+    #[inline]
+    pub fn clear_word(&mut self, psn: Psn, mask: u64) {
         let bit = psn.get() as usize & self.mask;
         let (at, shift) = (bit / 64, bit % 64);
-        let words = self.ring.as_raw_mut_slice();
+        let words = &mut self.ring;
         if words.is_empty() {
             return;
         }

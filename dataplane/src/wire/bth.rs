@@ -77,11 +77,13 @@ impl Bth {
     #[inline]
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 12] {
-        let [_, d0, d1, d2] = self.dqp.to_be_bytes();
-        let [_, p0, p1, p2] = self.psn.to_be_bytes();
-        let [k0, k1] = self.pkey.to_be_bytes();
-        let flags = u8::from(self.se) << 7 | u8::from(self.m) << 6 | (self.pad & 3) << 4;
-        let asks = u8::from(self.ack_request) << 7 | u8::from(self.rtx) << 5 | u8::from(self.tsh) << 4;
-        [self.opcode as u8, flags, k0, k1, 0, d0, d1, d2, asks, p0, p1, p2]
+        let flags = u32::from(self.se) << 7 | u32::from(self.m) << 6 | u32::from(self.pad & 3) << 4;
+        let asks = u32::from(self.ack_request) << 7 | u32::from(self.rtx) << 5 | u32::from(self.tsh) << 4;
+        let first = (self.opcode as u32) << 24 | flags << 16 | u32::from(self.pkey);
+        let (dqp, last) = (self.dqp & 0x00FF_FFFF, asks << 24 | (self.psn & 0x00FF_FFFF));
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&(u64::from(first) << 32 | u64::from(dqp)).to_be_bytes());
+        bytes[8..].copy_from_slice(&last.to_be_bytes());
+        bytes
     }
 }

@@ -392,7 +392,7 @@ impl WriteHeaders {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, out: &mut Cursor<'_>) {
         out.put32(u32::from(self.meth.rqmsn) << 16 | u32::from(self.meth.msn));
         if let Some(timestamp) = self.timestamp {
@@ -403,6 +403,20 @@ impl WriteHeaders {
         if let Some(immediate) = self.immediate {
             out.put32(immediate);
         }
+    }
+}
+
+impl ExtHeaders for WriteHeaders {
+    #[inline(always)]
+    fn ext_len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn put(&self, out: &mut [u8]) -> Option<usize> {
+        let len = self.len();
+        self.write(&mut Cursor { out: out.get_mut(..len)?, at: 0 });
+        Some(len)
     }
 }
 
@@ -579,7 +593,7 @@ impl Ext {
     }
 
     /// Bytes on the wire of the headers that `bth` announces.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub const fn len_of(bth: &Bth) -> usize {
         match bth.opcode {
@@ -600,7 +614,7 @@ impl Ext {
     }
 
     /// Reads the headers that `bth` announces, at `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(from: &[u8], at: usize, bth: &Bth) -> Result<Ext, Refusal> {
         Ok(match bth.opcode {
             Opcode::Ack => {
@@ -615,10 +629,25 @@ impl Ext {
             _ => Ext::Write(WriteHeaders::read(from, at, bth)?),
         })
     }
+}
 
-    /// Writes the headers at the start of `out`; `None` when they do not fit.
+/// Extension headers, whose kind may be known beforehand.
+pub trait ExtHeaders {
+    /// Bytes on the wire.
+    fn ext_len(&self) -> usize;
+
+    /// Writes them at the start of `out`, and returns how many bytes they take; `None` when they do not fit.
+    fn put(&self, out: &mut [u8]) -> Option<usize>;
+}
+
+impl ExtHeaders for Ext {
     #[inline]
-    pub(super) fn write(&self, out: &mut [u8]) -> Option<usize> {
+    fn ext_len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn put(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.len();
         let mut out = Cursor { out: out.get_mut(..len)?, at: 0 };
         match self {
@@ -642,7 +671,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
         let end = self.at + bytes.len();
         debug_assert!(end <= self.out.len(), "headers longer than their len()");

@@ -4,6 +4,7 @@
 //! fields that the network may change as ones, and everything after them (RoCEv2 Annex A17.3.3).
 
 use super::Bth;
+use std::sync::OnceLock;
 
 /// The longest IP header, UDP and BTH.
 const HEADERS_MAX: usize = 60 + 8 + Bth::LEN;
@@ -12,6 +13,8 @@ const AT_ONCE: usize = 144;
 /// The register when the first four of the eight bytes of ones have met the ones that it begins with: zero, as a finished CRC has it. Bytes of zeros
 /// do not change that, so they may fill up what goes through at once.
 const AFTER_FOUR: u32 = u32::MAX;
+/// A register with that. To make one looks at what the processor can do, which takes too long for each packet.
+static BEGUN: OnceLock<crc32fast::Hasher> = OnceLock::new();
 /// What the CRC is done with at a time.
 const STEP: usize = 16;
 
@@ -37,7 +40,7 @@ impl Icrc {
         *ones = [0xFF; 4];
         run.copy_from_slice(all.get(..now)?);
         mask(run, udp_at - ip_at)?;
-        let mut crc = crc32fast::Hasher::new_with_initial(AFTER_FOUR);
+        let mut crc = BEGUN.get_or_init(|| crc32fast::Hasher::new_with_initial(AFTER_FOUR)).clone();
         crc.update(masked.get(..len)?);
         if now < all.len() {
             crc.update(all.get(now..)?);

@@ -16,8 +16,8 @@ mod template;
 
 pub use bth::Bth;
 pub use ext::{
-    Aeth, CcState, EndpointOp, EndpointRequest, EndpointResponse, Ext, Meth, Nack, NackReason, Probe, Reth, Sack,
-    SackFor, Skip, Syndrome, Timestamp, WriteHeaders,
+    Aeth, CcState, EndpointOp, EndpointRequest, EndpointResponse, Ext, ExtHeaders, Meth, Nack, NackReason, Probe, Reth,
+    Sack, SackFor, Skip, Syndrome, Timestamp, WriteHeaders,
 };
 pub use icrc::Icrc;
 pub use net::{Ip, Link, MacAddr, is_for_neighbours, source_address};
@@ -26,7 +26,7 @@ pub use packet::{Packet, Trim, parse};
 pub use refusal::Refusal;
 pub use srv6::{Encapsulation, Outer, OuterMarks, USIDS_MAX, UsidError, UsidPath, at_switch, next_usid};
 pub use template::{
-    Addressing, AddressingError, LinkAddresses, Marks, Template, frame_len, link_addresses, padding, write_link,
+    Addressing, AddressingError, LinkAddresses, Marks, Seal, Template, frame_len, link_addresses, padding, write_link,
 };
 
 /// Longest header stack that is read: Ethernet, two VLAN tags, IPv6 in IPv6 with a one-segment SRH, UDP, BTH and the longest run of

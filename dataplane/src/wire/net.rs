@@ -171,36 +171,44 @@ pub(super) fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
     Ok((ip, b[6], 40, 40 + usize::from(u16::from_be_bytes([b[4], b[5]]))))
 }
 
-/// Reads the layers below MRC of a frame whose first bytes are `head`, and goes on with them in `then`. The lengths are told, not judged: a
+/// What reads on above the layers.
+pub(super) trait Above {
+    type Read;
+
+    // A trait, since a closure is not compiled into where it is called more than once.
+    fn read(&self, layers: &Layers) -> Result<Self::Read, Refusal>;
+}
+
+/// Reads the layers below MRC of a frame whose first bytes are `head`, and goes on with them in `above`. The lengths are told, not judged: a
 /// trimming switch may have left them as they were.
 ///
 /// It is compiled once for each way that layers can look: where the ways met, all that was read would go through memory.
 #[inline(always)]
-pub(super) fn with_layers<R>(
-    head: &[u8],
-    rules: &Rules,
-    then: impl Fn(&Layers) -> Result<R, Refusal>,
-) -> Result<R, Refusal> {
+pub(super) fn with_layers<A: Above>(head: &[u8], rules: &Rules, above: &A) -> Result<A::Read, Refusal> {
     let (link, ethertype, at) = read_link(head)?;
-    let plain = |ip, header_len, ip_len| {
-        let (udp_at, ip_end) = (at + header_len, at + ip_len);
-        let udp = read_udp(head, udp_at, rules)?;
-        then(&Layers { link, ip, ip_at: at, outer_at: None, outer_end: ip_end, udp_at, ip_end, udp })
-    };
     match ethertype {
         ETHERTYPE_IPV4 => match read_ipv4(head, at)? {
-            (ip, PROTOCOL_UDP, header_len, ip_len) => plain(ip, header_len, ip_len),
+            header @ (_, PROTOCOL_UDP, ..) => above.read(&plain(head, rules, link, at, header)?),
             _ => Err(Refusal::NotUdp),
         },
         ETHERTYPE_IPV6 => match read_ipv6(head, at)? {
-            (ip, PROTOCOL_UDP, header_len, ip_len) => plain(ip, header_len, ip_len),
+            header @ (_, PROTOCOL_UDP, ..) => above.read(&plain(head, rules, link, at, header)?),
             (ip, next, header_len, ip_len) => {
                 let outer = OuterHeader { ip, at, end: at + ip_len, behind: at + header_len, next };
-                then(&read_encapsulated(head, rules, link, outer)?)
+                above.read(&read_encapsulated(head, rules, link, outer)?)
             }
         },
         _ => Err(Refusal::NotIp),
     }
+}
+
+/// The layers of a frame whose one IP header, at `at`, UDP follows.
+#[inline(always)]
+fn plain(head: &[u8], rules: &Rules, link: Link, at: usize, header: IpHeader) -> Result<Layers, Refusal> {
+    let (ip, _, header_len, ip_len) = header;
+    let (udp_at, ip_end) = (at + header_len, at + ip_len);
+    let udp = read_udp(head, udp_at, rules)?;
+    Ok(Layers { link, ip, ip_at: at, outer_at: None, outer_end: ip_end, udp_at, ip_end, udp })
 }
 
 /// The outer IPv6 header of an encapsulated packet.

@@ -114,7 +114,22 @@ impl Packet {
 /// The first thing that is wrong, from the outside in.
 #[inline]
 pub fn parse(head: &[u8], len: usize, rules: &Rules) -> Result<Packet, Refusal> {
-    net::with_layers(head, rules, |layers| parse_above(head, len, rules, layers))
+    net::with_layers(head, rules, &Parser { head, len, rules })
+}
+
+struct Parser<'a> {
+    head: &'a [u8],
+    len: usize,
+    rules: &'a Rules,
+}
+
+impl net::Above for Parser<'_> {
+    type Read = Packet;
+
+    #[inline(always)]
+    fn read(&self, layers: &net::Layers) -> Result<Packet, Refusal> {
+        parse_above(self.head, self.len, self.rules, layers)
+    }
 }
 
 /// Reads what the layers below carry.

@@ -3,7 +3,7 @@
 //! The addresses of a QP never change, so Ethernet, IP and UDP, and the headers of an SRv6 encapsulation, are written once into a
 //! template (by etherparse, off the hot path) and copied for each frame; what differs from packet to packet is patched.
 
-use super::{Bth, Encapsulation, Ext, ICRC_LEN, Icrc, MacAddr, OuterMarks, UsidPath, srv6};
+use super::{Bth, Encapsulation, ExtHeaders, ICRC_LEN, Icrc, MacAddr, OuterMarks, UsidPath, srv6};
 use core::net::IpAddr;
 use etherparse::{
     Ethernet2Header, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, SingleVlanHeader, UdpHeader, VlanId, VlanPcp,
@@ -260,15 +260,23 @@ impl Template {
     /// Writes all headers of a frame into `frame`, which has the length that [`Template::frame_len`] gives, and returns
     /// where the payload goes; `None` when the headers do not fit. The pad count of `bth` follows from `payload`. An encapsulated frame
     /// takes the path of the template, with [`OuterMarks::of`]; [`Template::write_outer`] changes that.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub fn write_headers(&self, frame: &mut [u8], marks: Marks, bth: &Bth, ext: &Ext, payload: usize) -> Option<usize> {
+    pub fn write_headers(
+        &self,
+        frame: &mut [u8],
+        marks: Marks,
+        bth: &Bth,
+        ext: &impl ExtHeaders,
+        payload: usize,
+    ) -> Option<usize> {
         let len = frame.len();
         self.write_headers_of(frame, len, marks, bth, ext, payload)
     }
 
     /// As [`Template::write_headers`], into the first bytes of a frame of `len` bytes.
-    #[inline]
+    // Always: what a packet's headers are made of need not be in memory for it.
+    #[inline(always)]
     #[must_use]
     pub fn write_headers_of(
         &self,
@@ -276,7 +284,7 @@ impl Template {
         len: usize,
         marks: Marks,
         bth: &Bth,
-        ext: &Ext,
+        ext: &impl ExtHeaders,
         payload: usize,
     ) -> Option<usize> {
         let (ip_at, udp_at) = (usize::from(self.ip_at), usize::from(self.udp_at));
@@ -311,7 +319,7 @@ impl Template {
         let bth_at = self.len();
         frame.get_mut(bth_at..bth_at + Bth::LEN)?.copy_from_slice(&bth.to_bytes());
         let ext_at = bth_at + Bth::LEN;
-        Some(ext_at + ext.write(frame.get_mut(ext_at..)?)?)
+        Some(ext_at + ext.put(frame.get_mut(ext_at..)?)?)
     }
 
     /// Gives a frame of this template another path and other marks outside, once [`Template::write_headers`] has written it, before or
@@ -338,9 +346,22 @@ impl Template {
     #[inline]
     #[must_use]
     pub fn seal(&self, frame: &mut [u8], payload_at: usize, payload: usize) -> bool {
-        let Some((head, tail)) = frame.split_at_mut_checked(payload_at + payload) else { return false };
-        let Some(icrc) = self.icrc_over(head) else { return false };
-        Template::end(tail, icrc, padding(payload))
+        let end = payload_at + payload + padding(payload) + ICRC_LEN;
+        self.seal_later(frame, payload_at, payload)
+            .is_some_and(|seal| frame.get_mut(..end).is_some_and(|frame| seal.write(frame)))
+    }
+
+    /// Writes the pad behind a payload of `payload` bytes at `payload_at`, and leaves the iCRC to the [`Seal`]; `None` when the frame is too
+    /// short for either.
+    #[inline]
+    #[must_use]
+    pub fn seal_later(&self, frame: &mut [u8], payload_at: usize, payload: usize) -> Option<Seal> {
+        let pad = padding(payload);
+        let tail = frame.get_mut(payload_at + payload..).filter(|tail| tail.len() >= pad + ICRC_LEN)?;
+        if pad > 0 {
+            tail[..pad].fill(0);
+        }
+        Some(Seal { ip_at: self.ip_at, udp_at: self.udp_at })
     }
 
     /// Begins the iCRC of a frame over its first bytes: all headers, and what follows them.
@@ -360,6 +381,26 @@ impl Template {
             icrc.update(zeros);
         }
         let Some(room) = rest.first_chunk_mut::<ICRC_LEN>() else { return false };
+        *room = icrc.finish();
+        true
+    }
+}
+
+/// What a frame lacks that is written but for its iCRC. To compute that from what was just written waits until all of it has left the
+/// core's store buffer, so whoever has other frames to write meanwhile is faster.
+#[derive(Clone, Copy, Debug)]
+pub struct Seal {
+    ip_at: u8,
+    udp_at: u8,
+}
+
+impl Seal {
+    /// Writes the iCRC into the last four bytes of a frame. `false` when it is too short.
+    #[inline]
+    #[must_use]
+    pub fn write(self, frame: &mut [u8]) -> bool {
+        let Some((covered, room)) = frame.split_last_chunk_mut::<ICRC_LEN>() else { return false };
+        let Some(icrc) = Icrc::over(covered, self.ip_at.into(), self.udp_at.into()) else { return false };
         *room = icrc.finish();
         true
     }

@@ -203,7 +203,7 @@ fn ports(spraying: &mut Spraying, count: usize, full: PortMask) -> Vec<u8> {
     let mut next = || {
         let pick = spraying.choose(Ns::ZERO, full).unwrap();
         spraying.take(&pick);
-        pick.port
+        pick.port()
     };
     (0..count).map(|_| next()).collect()
 }

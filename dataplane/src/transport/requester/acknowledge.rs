@@ -122,10 +122,11 @@ impl Requester {
         self.cack = cack;
         self.barrier = None;
         let mut any = false;
-        let mut from = self.una;
-        while let Some(psn) = self.unacked.first_set(from, (cack.distance(from) + 1).max(0) as u32) {
-            from = psn.next();
-            any |= self.acknowledge(psn, observer);
+        let (mut from, mut left) = (self.una, cack.distance(self.una) + 1);
+        while left > 0 {
+            any |= self.acknowledge_word(from, low_bits(left as u32), observer);
+            from = from.plus(64);
+            left -= 64;
         }
         any
     }
@@ -136,34 +137,39 @@ impl Requester {
         let below = self.una.distance(base).clamp(0, 64) as u32;
         let sent = self.next.distance(base).clamp(0, 64) as u32;
         let told = bitmap & low_bits(sent);
-        let mut new = told & !low_bits(below);
-        if new != 0 {
-            new &= self.unacked.word(base);
-        }
-        let mut left = new;
-        while left != 0 {
-            self.acknowledge(base.plus(left.trailing_zeros() as i32), observer);
-            left &= left - 1;
-        }
-        (new != 0, told.checked_ilog2().map(|top| base.plus(top as i32)))
+        let any = self.acknowledge_word(base, told & !low_bits(below), observer);
+        (any, told.checked_ilog2().map(|top| base.plus(top as i32)))
     }
 
     /// Acknowledges one packet; false when it is not outstanding.
     #[inline]
     fn acknowledge<O: Observer>(&mut self, psn: Psn, observer: &mut O) -> bool {
-        if !self.is_outstanding(psn) {
+        self.is_outstanding(psn) && self.acknowledge_word(psn, 1, observer)
+    }
+
+    /// Acknowledges those of the 64 PSNs from `base` on that are set in `told` and not acknowledged before; false when there is none. All that are
+    /// set lie between the oldest outstanding one and the highest sent.
+    #[inline]
+    fn acknowledge_word<O: Observer>(&mut self, base: Psn, told: u64, observer: &mut O) -> bool {
+        let new = if told == 0 { 0 } else { told & self.unacked.word(base) };
+        if new == 0 {
             return false;
         }
-        self.unacked.clear(psn);
-        if self.lost.get(psn) {
-            self.lost.clear(psn);
-            self.lost_count -= 1;
+        self.unacked.clear_word(base, new);
+        if self.lost_count > 0 {
+            let found = self.lost.word(base) & new;
+            self.lost.clear_word(base, found);
+            self.lost_count -= found.count_ones();
         }
-        let at = self.index(psn);
-        self.land(at, observer);
-        let number = self.slots[at].message;
-        if let Some(message) = self.message(number) {
-            message.acknowledged += 1;
+        let mut left = new;
+        while left != 0 {
+            let at = self.index(base.plus(left.trailing_zeros() as i32));
+            left &= left - 1;
+            self.land(at, observer);
+            let number = self.slots[at].message;
+            if let Some(message) = self.message(number) {
+                message.acknowledged += 1;
+            }
         }
         true
     }
@@ -185,15 +191,15 @@ impl Requester {
         let mut any = false;
         for _ in 0..=ahead {
             let Some(message) = self.messages.front().filter(|m| m.is_whole()) else { break };
-            let request = message.request;
+            let (completion, wanted) = (message.request.completion(Status::Success), message.request.signaled);
             if message.loan.is_some_and(|loan| !observer.is_returned(loan)) {
                 self.held = Some(msn);
                 break;
             }
+            self.immediates -= u32::from(message.request.immediate.is_some());
             self.messages.pop_front();
             self.front = self.front.wrapping_add(1);
-            self.immediates -= u32::from(request.immediate.is_some());
-            observer.completed(request.completion(Status::Success), request.signaled);
+            observer.completed(completion, wanted);
             any = true;
         }
         if any {

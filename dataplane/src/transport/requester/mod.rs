@@ -21,7 +21,7 @@ use super::lists::Lists;
 use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
 use crate::Ns;
 use crate::memory::LoanId;
-use crate::wire::{Ext, Meth, Reth, WriteHeaders};
+use crate::wire::{Meth, Reth, WriteHeaders};
 use message::Message;
 pub(crate) use outgoing::Turn;
 use room::FEW_SLOTS;
@@ -179,6 +179,8 @@ pub struct Requester {
     asks: u32,
     /// `TransportParams::patience`.
     patience: Option<u64>,
+    /// `TransportParams::timeout` of a packet that had none yet.
+    first_timeout: (usize, u64),
 }
 
 /// What a requester needs to know of its responder.
@@ -228,6 +230,7 @@ impl Requester {
             held: None,
             asks: 0,
             patience: params.patience(),
+            first_timeout: params.timeout(1),
         }
     }
 
@@ -433,7 +436,7 @@ impl Requester {
             psn,
             opcode: message.opcode(index),
             ack_request: last,
-            headers: Ext::Write(WriteHeaders {
+            headers: WriteHeaders {
                 meth: Meth { rqmsn: message.rqmsn, msn: number as u16 },
                 timestamp: None,
                 reth: Reth {
@@ -442,7 +445,7 @@ impl Requester {
                     dmalen: request.len,
                 },
                 immediate: request.immediate.filter(|_| last),
-            }),
+            },
             local_key: request.local_key,
             local_va: request.local_va.wrapping_add(u64::from(at)),
             len: (request.len - at).min(self.params.mss),
@@ -452,7 +455,7 @@ impl Requester {
     }
 
     /// The frame of `packet` is written and will be offered to the port; it counts in flight with `nominal` bytes from now on.
-    #[inline]
+    #[inline(always)]
     pub fn committed(&mut self, packet: &Outgoing, ev: u32, nominal: u32) {
         let psn = packet.psn;
         match packet.turn {
@@ -486,9 +489,20 @@ impl Requester {
         }
     }
 
-    /// The port accepted the transmission of `psn`: its timer starts. Returns the deadline.
+    /// The port accepted the transmissions of `count` PSNs from `first` on: their timers start. Returns the first deadline.
     #[inline]
-    pub fn accepted(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
+    pub fn accepted(&mut self, now: Ns, first: Psn, count: u32) -> Option<Ns> {
+        let mut earliest = None;
+        for n in 0..count as i32 {
+            if let Some(deadline) = self.start_timer(now, first.plus(n)) {
+                earliest = Some(earliest.map_or(deadline, |earliest: Ns| earliest.min(deadline)));
+            }
+        }
+        earliest
+    }
+
+    #[inline]
+    fn start_timer(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
         if !self.is_outstanding(psn) {
             return None;
         }
@@ -497,7 +511,10 @@ impl Requester {
         if !slot.in_flight || slot.timer != NO_LIST {
             return None;
         }
-        let (list, length) = self.params.timeout(u32::from(slot.timeouts) + 1);
+        let (list, length) = match slot.timeouts {
+            0 => self.first_timeout,
+            timeouts => self.params.timeout(u32::from(timeouts) + 1),
+        };
         slot.sent_at = now;
         slot.deadline = now + length;
         slot.timer = list as u8;

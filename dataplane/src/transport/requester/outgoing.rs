@@ -2,7 +2,7 @@
 
 use crate::memory::Key;
 use crate::transport::Psn;
-use crate::wire::{Ext, Opcode};
+use crate::wire::{Opcode, WriteHeaders};
 
 /// Why a packet goes out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Outgoing {
     /// Ask for a transport ACK.
     pub ack_request: bool,
     /// Its headers, without a timestamp.
-    pub headers: Ext,
+    pub headers: WriteHeaders,
     /// Key of the local region.
     pub local_key: Key,
     /// First byte of the payload, as the local region names it.

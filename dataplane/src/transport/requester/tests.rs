@@ -35,7 +35,7 @@ fn a_window_grows_with_what_is_queued_and_timers_and_losses_stay_in_their_order(
     let send = |requester: &mut Requester, at: u64| {
         let packet = requester.resend(true).or_else(|| requester.fresh()).unwrap();
         requester.committed(&packet, 300, 61);
-        requester.accepted(Ns(at), packet.psn);
+        requester.accepted(Ns(at), packet.psn, 1);
         packet.psn
     };
     let sent: Vec<Psn> = (0..60).map(|n| send(&mut requester, n)).collect();
@@ -71,11 +71,11 @@ fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
         (requester.messages[0].sent, requester.messages[0].acknowledged) = (begun, begun);
         for index in [begun, begun + 1] {
             let packet = requester.fresh().unwrap();
-            let Ext::Write(headers) = packet.headers else { unreachable!() };
+            let headers = packet.headers;
             assert_eq!((packet.local_va, headers.reth.va), (index.into(), u64::from(index) + 7));
             assert_eq!((packet.len, packet.ack_request), (1, index + 1 == len));
             requester.committed(&packet, 300, 61);
-            requester.accepted(Ns(0), packet.psn);
+            requester.accepted(Ns(0), packet.psn, 1);
         }
         requester.on_time(Ns(params.ack_timeout()), &mut Nobody).unwrap();
         for index in [begun, begun + 1] {

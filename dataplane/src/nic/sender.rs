@@ -1,0 +1,350 @@
+//! A QP that sends: what its packets take of the engine, looked up once for all packets of its turn.
+
+use super::group::Group;
+use super::host::HostBuffer;
+use super::lending::lead;
+use super::limits::Limits;
+use super::qp::QpPath;
+use super::rotations::{FullPorts, Rotation, Way, engine_port};
+use super::tap::PacketKind::Write;
+use super::tap::{Direction, Leaving, TapSlot, show};
+use super::transmit::{Accepting, ECT0, Quota, Run, Turn, await_port};
+use super::{Nic, NicParams, Pieces, PortId, Qp, Qpn, Stats, TxBurst};
+use crate::Ns;
+use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
+use crate::path::NoPath;
+use crate::transport::{Outgoing, Psn, RttMode};
+use crate::wire::{Bth, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, padding};
+use std::collections::VecDeque;
+
+/// A QP, its group, and what else its packets need.
+pub(super) struct Sender<'a> {
+    pub(super) qp: &'a mut Qp,
+    group: &'a mut Group,
+    stats: &'a Stats,
+    params: &'a NicParams,
+    memory: &'a Table,
+    rotations: &'a mut [Rotation],
+    /// The port of a QP that is not sprayed.
+    own_port: PortId,
+    loans: &'a mut Loans,
+    host: &'a mut Option<HostBuffer>,
+    limits: &'a mut Limits,
+    accepting: &'a mut [VecDeque<Accepting>],
+    stalled: &'a mut [Option<Ns>],
+    tap: &'a mut TapSlot,
+    now: Ns,
+    full: &'a mut FullPorts,
+}
+
+/// A data packet that is to be written, and where it goes.
+#[derive(Clone, Copy)]
+struct LeavingData {
+    packet: Outgoing,
+    /// The packet's, with the timestamp.
+    headers: WriteHeaders,
+    way: Way,
+    marks: Marks,
+    /// Of the whole frame, in bytes.
+    len: usize,
+}
+
+impl LeavingData {
+    #[inline(always)]
+    fn bth(&self, peer_qpn: u32) -> Bth {
+        Bth {
+            ack_request: self.packet.ack_request,
+            rtx: self.packet.is_retransmission(),
+            tsh: self.headers.timestamp.is_some(),
+            ..Bth::new(self.packet.opcode, peer_qpn, self.packet.psn.get())
+        }
+    }
+}
+
+/// What became of a data packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// Its slot is committed.
+    Yes,
+    /// The port takes no more for now.
+    NoSlot,
+    /// The slot is not as long as the frame: a driver's fault.
+    Misfit,
+}
+
+impl Nic {
+    /// The QP in `slot` as one that sends.
+    #[inline(always)]
+    pub(super) fn sender<'a>(&'a mut self, now: Ns, slot: u32, full: &'a mut FullPorts) -> Option<Sender<'a>> {
+        let qp = self.qps.get(slot as usize)?.as_deref()?;
+        let own_port = match qp.path {
+            QpPath::Sprayed(_) => qp.port,
+            QpPath::Own(_) => self.own_port(qp.port, qp.destination),
+        };
+        let qp = self.qps.get_mut(slot as usize)?.as_deref_mut()?;
+        Some(Sender {
+            group: self.groups.get_mut(qp.group)?,
+            qp,
+            stats: &self.stats,
+            params: &self.params,
+            memory: &self.memory,
+            rotations: &mut self.rotations,
+            own_port,
+            loans: &mut self.loans,
+            host: &mut self.host,
+            limits: &mut self.limits,
+            accepting: &mut self.accepting,
+            stalled: &mut self.stalled,
+            tap: &mut self.tap,
+            now,
+            full,
+        })
+    }
+}
+
+impl Sender<'_> {
+    /// Sends new packets, until the turn or the quota ends. Counts them in `sent`.
+    #[inline]
+    pub(super) fn send_fresh<T: TxBurst>(&mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> Run {
+        let transport = &self.params.transport;
+        let full = transport.full();
+        loop {
+            if !self.group.window.can_send(full) {
+                return Run::Ended(Turn::Over);
+            }
+            let Some(mut packet) = self.qp.requester.fresh() else {
+                self.qp.in_fresh = false;
+                self.group.fresh.pop_front();
+                self.group.turn = 0;
+                return Run::Empty;
+            };
+            let nominal = transport.nominal(packet.len);
+            // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
+            packet.ack_request |= self.group.window.is_full_after(nominal + full);
+            let turn = self.send(packet, out);
+            if turn != Turn::Sent {
+                return Run::Ended(turn);
+            }
+            *sent += 1;
+            if self.group.pass_turn(nominal, full) {
+                return Run::TurnOver;
+            }
+            if quota.is_spent(*sent, self.stats) {
+                return Run::Ended(Turn::Sent);
+            }
+        }
+    }
+
+    /// Writes a packet.
+    // Always: what a packet is made of need not be in memory for that.
+    #[inline(always)]
+    pub(super) fn send<T: TxBurst>(&mut self, packet: Outgoing, out: &mut T) -> Turn {
+        let mut headers = packet.headers;
+        if self.params.transport.rtt_mode == RttMode::WireTimestamp {
+            headers.timestamp = Some(Timestamp::of(self.now));
+        }
+        let payload = packet.len as usize;
+        let len = self.qp.template.frame_len(headers.len(), payload);
+        if !self.limits.may_fetch(self.now, len as u64) {
+            return Turn::NoFetch;
+        }
+        let way = match self.way() {
+            Ok(way) => way,
+            Err(why) => return Turn::NoWay(why),
+        };
+        let source = match payload {
+            0 => None,
+            _ => match self.memory.local(self.qp.domain, packet.local_key, packet.local_va, payload) {
+                Ok(source) => Some(source),
+                Err(_) => return Turn::BadRange,
+            },
+        };
+        let marks = Marks { ev: way.ev, dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
+        let head = len - payload - padding(payload) - ICRC_LEN;
+        let written = match lead(head, payload) {
+            Some(lead) if self.lends(way.port, out) => {
+                let leaving = LeavingData { packet, headers, way, marks, len };
+                self.write_around(&leaving, head, lead, source, out)
+            }
+            // Another one: what is given to a function by reference is in memory.
+            _ => self.write_whole(&LeavingData { packet, headers, way, marks, len }, source, out),
+        };
+        match written {
+            Written::Yes => {}
+            Written::NoSlot => {
+                self.refused(way.port);
+                return Turn::NoWay(NoPath::PortsFull);
+            }
+            Written::Misfit => return Turn::NoFetch,
+        }
+        let packet_timer = self.account(&packet, way.ev);
+        self.take_way(&way);
+        let accepting = Accepting::one(len, true, packet_timer);
+        self.committed(way.port, accepting, payload);
+        Turn::Sent
+    }
+
+    /// The way of the next packet: the next value of the rotation, or the QP's own.
+    #[inline(always)]
+    fn way(&mut self) -> Result<Way, NoPath> {
+        match self.qp.path {
+            QpPath::Sprayed(rotation) => {
+                let spraying = &mut self.rotations[rotation].spraying;
+                let pick = spraying.choose(self.now, self.full.mask())?;
+                let segment = spraying.segment(&pick);
+                Ok(Way { ev: pick.value, port: engine_port(pick.port()), segment, pick: Some(pick) })
+            }
+            QpPath::Own(_) if self.full.has(self.own_port) => Err(NoPath::PortsFull),
+            QpPath::Own(udp_port) => Ok(Way::plain(udp_port.into(), self.own_port)),
+        }
+    }
+
+    /// The packet that took a way goes out.
+    #[inline(always)]
+    fn take_way(&mut self, way: &Way) {
+        if let (QpPath::Sprayed(rotation), Some(pick)) = (self.qp.path, &way.pick) {
+            self.rotations[rotation].spraying.take(pick);
+        }
+    }
+
+    /// Do port, and whoever looks on, let payload be lent?
+    #[inline]
+    fn lends<T: TxBurst>(&self, port: PortId, out: &T) -> bool {
+        self.loans.is_allowed() && self.tap.is_none() && out.takes_pieces(port) != Pieces::None
+    }
+
+    /// Writes a frame into one slot, with a copy of its payload.
+    #[inline(always)]
+    fn write_whole<T: TxBurst>(&mut self, leaving: &LeavingData, source: Option<Target<'_>>, out: &mut T) -> Written {
+        let LeavingData { packet, headers, way, marks, len } = *leaving;
+        let Some(frame) = out.slot(way.port, len) else { return Written::NoSlot };
+        let (qp, payload) = (&*self.qp, packet.len as usize);
+        let bth = leaving.bth(qp.peer_qpn);
+        let Some(body) = qp.template.write_headers(frame, marks, &bth, &headers, payload) else {
+            return Written::Misfit;
+        };
+        qp.address(frame, &way, marks);
+        if let Some(source) = source
+            && let Some(room) = frame.get_mut(body..body + payload)
+        {
+            source.copy_out(room);
+        }
+        let Some(seal) = qp.template.seal_later(frame, body, payload) else { return Written::Misfit };
+        if T::SEALS && self.tap.is_none() {
+            out.commit_unsealed(seal);
+            return Written::Yes;
+        }
+        if !seal.write(frame) {
+            return Written::Misfit;
+        }
+        if let Some(tap) = self.tap {
+            let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
+            let (at, psn) = (self.now, packet.psn.get());
+            let leaving = Leaving { at, way: &way, direction, kind: Write, psn, payload, ecn: ECT0, nack: None, frame };
+            show(&mut **tap, self.rotations, qp, &leaving);
+        }
+        out.commit();
+        Written::Yes
+    }
+
+    /// Writes a frame whose payload is lent, but for its first `lead` bytes, or one with a copy of it where it can't be lent. Its headers take
+    /// `head` bytes.
+    #[inline(never)]
+    fn write_around<T: TxBurst>(
+        &mut self,
+        leaving: &LeavingData,
+        head: usize,
+        lead: usize,
+        source: Option<Target<'_>>,
+        out: &mut T,
+    ) -> Written {
+        let LeavingData { packet, headers, way, marks, len } = *leaving;
+        let payload = packet.len as usize;
+        let pad = padding(payload);
+        let Some(source) = source else { return Written::Misfit };
+        let Some(lent) = self.lend(&packet, &source.skip(lead), way.port, out) else {
+            return self.write_whole(leaving, Some(source), out);
+        };
+        let slot = out.slot_around(way.port, head + lead, lent, pad + ICRC_LEN);
+        let Some((head, tail)) = slot else { return Written::NoSlot };
+        let template = &self.qp.template;
+        let bth = leaving.bth(self.qp.peer_qpn);
+        let written = template.write_headers_of(head, len, marks, &bth, &headers, payload);
+        let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
+        source.copy_out(room);
+        let rest = source.skip(room.len());
+        self.qp.address(head, &way, marks);
+        let Some(mut icrc) = template.icrc_over(head) else { return Written::Misfit };
+        checksum_extent(&rest.extent(), &mut icrc);
+        if !Template::end(tail, icrc, pad) {
+            return Written::Misfit;
+        }
+        out.commit();
+        Written::Yes
+    }
+
+    /// The `rest` of a packet's payload, lent to `port`; `None` where it is to be copied after all.
+    #[inline]
+    fn lend<T: TxBurst>(&mut self, packet: &Outgoing, rest: &Target<'_>, port: PortId, out: &T) -> Option<Lent> {
+        let by_device = out.takes_pieces(port) == Pieces::Mapped;
+        if by_device && !self.memory.is_mapped(packet.local_key, port.0, rest) {
+            return None;
+        }
+        let loan = match self.qp.requester.loan(packet) {
+            Some(loan) => loan,
+            None => {
+                let memory = self.memory.memory(self.qp.domain, packet.local_key)?;
+                let loan = self.loans.take(packet.local_key, memory)?;
+                self.qp.requester.set_loan(packet, loan);
+                loan
+            }
+        };
+        if by_device {
+            return self.loans.lend_to_device(loan, rest, self.now);
+        }
+        self.loans.lend(loan, rest)
+    }
+
+    /// Counts a packet that is written. Gives what its timer is for, if it has one.
+    #[inline(always)]
+    fn account(&mut self, packet: &Outgoing, ev: u32) -> Option<(Qpn, Psn)> {
+        let (qp, stats) = (&mut *self.qp, self.stats);
+        let nominal = self.params.transport.nominal(packet.len);
+        qp.requester.committed(packet, ev, nominal);
+        stats.tx_data.add(1);
+        qp.stats.sent += 1;
+        if !packet.is_tracked() {
+            stats.completion_requests.add(1);
+            return None;
+        }
+        self.group.window.sent(nominal);
+        if let Some(cause) = packet.again() {
+            stats.retransmits.add(1);
+            stats.resent(cause);
+            qp.stats.retransmits += 1;
+        }
+        Some((qp.qpn, packet.psn))
+    }
+
+    /// A frame with `payload` bytes fetched from the host goes to its port.
+    #[inline(always)]
+    fn committed(&mut self, port: PortId, accepting: Accepting, payload: usize) {
+        let len = u64::from(accepting.len);
+        self.stats.tx_frames.add(1);
+        self.stats.tx_bytes.add(len);
+        self.limits.take(self.now, port, len, payload as u64, accepting.is_data, self.full);
+        if let (Some(host), Some(fetch)) = (&mut *self.host, self.params.limits.fetch.filter(|_| payload > 0)) {
+            host.transfer(self.now, fetch.read_request.into(), 0);
+        }
+        await_port(self.accepting, self.stalled, self.now, port, accepting);
+    }
+
+    /// A port has no room for a frame: it takes no more in this turn.
+    #[cold]
+    fn refused(&mut self, port: PortId) {
+        self.full.add(port);
+        if let Some(stalled) = self.stalled.get_mut(usize::from(port.0)) {
+            stalled.get_or_insert(self.now);
+        }
+    }
+}
