@@ -77,3 +77,27 @@ fn mask(headers: &mut [u8], udp: usize) -> Option<()> {
     (rest[6], rest[7], rest[12]) = (0xFF, 0xFF, 0xFF);
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_taken_at_once_the_icrc_is_that_of_eight_ones_and_the_masked_bytes() {
+        for (version, ip_len) in [(4, 20), (4, 24), (4, 60), (6, 40)] {
+            for ip_at in [4, 14, 18, 22, 54] {
+                let udp_at = ip_at + ip_len;
+                for len in udp_at + 8 + Bth::LEN..udp_at + 220 {
+                    let mut frame: Vec<u8> = (0..len).map(|at| (at * 167 + len) as u8).collect();
+                    frame[ip_at] = version << 4 | 5;
+                    let mut all = vec![0xFF; 8];
+                    all.extend(&frame[ip_at..]);
+                    mask(&mut all[8..], ip_len).unwrap();
+                    let icrc = Icrc::over(&frame, ip_at, udp_at).unwrap().finish();
+                    assert_eq!(icrc, crc32fast::hash(&all).to_le_bytes(), "IPv{version}, {ip_len}, {ip_at}, {len}");
+                }
+                assert!(Icrc::over(&vec![0x45; udp_at + 19], ip_at, udp_at).is_none(), "no BTH");
+            }
+        }
+    }
+}
