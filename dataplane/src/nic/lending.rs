@@ -16,8 +16,11 @@ const LENT_MIN: usize = 1_024;
 #[inline]
 #[must_use]
 pub fn lead(headers: usize, payload: usize) -> Option<usize> {
+    if payload < LENT_MIN {
+        return None;
+    }
     let lead = HEAD_MAX.saturating_sub(headers).next_multiple_of(LINE);
-    (payload >= LENT_MIN && lead < payload).then_some(lead)
+    (lead < payload).then_some(lead)
 }
 
 impl Nic {

@@ -77,16 +77,15 @@ impl Qp {
         self.links.as_ref()?.get(usize::from(port.0))
     }
 
+    /// Do its frames have other addresses than the template's?
+    #[inline]
+    pub(super) const fn is_addressed(&self) -> bool {
+        self.links.is_some() || self.encapsulated
+    }
+
     /// Puts the addresses of the frame's way into it, once its headers are written.
     #[inline]
     pub(super) fn address(&self, frame: &mut [u8], way: &Way, marks: Marks) {
-        if self.links.is_some() || self.encapsulated {
-            self.readdress(frame, way, marks);
-        }
-    }
-
-    #[inline(never)]
-    fn readdress(&self, frame: &mut [u8], way: &Way, marks: Marks) {
         if let Some(link) = self.link(way.port) {
             write_link(frame, link);
         }

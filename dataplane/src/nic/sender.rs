@@ -12,14 +12,14 @@ use super::transmit::{Accepting, ECT0, Quota, Run, Turn, await_port};
 use super::{Nic, NicParams, Pieces, PortId, Qp, Qpn, Stats, TxBurst};
 use crate::Ns;
 use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
-use crate::path::NoPath;
+use crate::path::{NoPath, Pick};
 use crate::transport::{Outgoing, Psn, RttMode};
 use crate::wire::{Bth, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, padding};
 use std::collections::VecDeque;
 
 /// A QP, its group, and what else its packets need.
 pub(super) struct Sender<'a> {
-    pub(super) qp: &'a mut Qp,
+    qp: &'a mut Qp,
     group: &'a mut Group,
     stats: &'a Stats,
     params: &'a NicParams,
@@ -35,6 +35,16 @@ pub(super) struct Sender<'a> {
     tap: &'a mut TapSlot,
     now: Ns,
     full: &'a mut FullPorts,
+    /// Frames written last, of one run, and their port.
+    written: Option<(PortId, Accepting)>,
+}
+
+/// Where a data packet goes: its way, but for the path of an outer header.
+#[derive(Clone, Copy)]
+struct Route {
+    ev: u32,
+    port: PortId,
+    pick: Option<Pick>,
 }
 
 /// A data packet that is to be written, and where it goes.
@@ -43,7 +53,7 @@ struct LeavingData {
     packet: Outgoing,
     /// The packet's, with the timestamp.
     headers: WriteHeaders,
-    way: Way,
+    route: Route,
     marks: Marks,
     /// Of the whole frame, in bytes.
     len: usize,
@@ -98,6 +108,7 @@ impl Nic {
             tap: &mut self.tap,
             now,
             full,
+            written: None,
         })
     }
 }
@@ -105,7 +116,27 @@ impl Nic {
 impl Sender<'_> {
     /// Sends new packets, until the turn or the quota ends. Counts them in `sent`.
     #[inline]
-    pub(super) fn send_fresh<T: TxBurst>(&mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> Run {
+    pub(super) fn send_fresh<T: TxBurst>(mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> Run {
+        let run = self.send_run(out, quota, sent);
+        self.hand_over();
+        run
+    }
+
+    /// Sends what a QP has to send again first, where `room` says that the congestion window takes a packet; `None` when there is nothing any
+    /// more.
+    #[inline]
+    pub(super) fn send_again<T: TxBurst>(mut self, out: &mut T, room: bool) -> Option<Turn> {
+        let Some(packet) = self.qp.requester.resend(room) else {
+            self.qp.in_resend = self.qp.requester.wants_resend();
+            return self.qp.in_resend.then_some(Turn::Over);
+        };
+        let turn = self.send(packet, out);
+        self.hand_over();
+        Some(turn)
+    }
+
+    #[inline(always)]
+    fn send_run<T: TxBurst>(&mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> Run {
         let transport = &self.params.transport;
         let full = transport.full();
         loop {
@@ -135,10 +166,10 @@ impl Sender<'_> {
         }
     }
 
-    /// Writes a packet.
+    /// Writes a packet. Its frame waits for [`Sender::hand_over`].
     // Always: what a packet is made of need not be in memory for that.
     #[inline(always)]
-    pub(super) fn send<T: TxBurst>(&mut self, packet: Outgoing, out: &mut T) -> Turn {
+    fn send<T: TxBurst>(&mut self, packet: Outgoing, out: &mut T) -> Turn {
         let mut headers = packet.headers;
         if self.params.transport.rtt_mode == RttMode::WireTimestamp {
             headers.timestamp = Some(Timestamp::of(self.now));
@@ -148,8 +179,8 @@ impl Sender<'_> {
         if !self.limits.may_fetch(self.now, len as u64) {
             return Turn::NoFetch;
         }
-        let way = match self.way() {
-            Ok(way) => way,
+        let route = match self.route() {
+            Ok(route) => route,
             Err(why) => return Turn::NoWay(why),
         };
         let source = match payload {
@@ -159,52 +190,73 @@ impl Sender<'_> {
                 Err(_) => return Turn::BadRange,
             },
         };
-        let marks = Marks { ev: way.ev, dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
+        let marks = Marks { ev: route.ev, dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
         let head = len - payload - padding(payload) - ICRC_LEN;
         let written = match lead(head, payload) {
-            Some(lead) if self.lends(way.port, out) => {
-                let leaving = LeavingData { packet, headers, way, marks, len };
+            Some(lead) if self.lends(route.port, out) => {
+                let leaving = LeavingData { packet, headers, route, marks, len };
                 self.write_around(&leaving, head, lead, source, out)
             }
             // Another one: what is given to a function by reference is in memory.
-            _ => self.write_whole(&LeavingData { packet, headers, way, marks, len }, source, out),
+            _ => self.write_whole(&LeavingData { packet, headers, route, marks, len }, source, out),
         };
         match written {
             Written::Yes => {}
             Written::NoSlot => {
-                self.refused(way.port);
+                self.refused(route.port);
                 return Turn::NoWay(NoPath::PortsFull);
             }
             Written::Misfit => return Turn::NoFetch,
         }
-        let packet_timer = self.account(&packet, way.ev);
-        self.take_way(&way);
+        let packet_timer = self.account(&packet, route.ev);
+        self.take(&route);
         let accepting = Accepting::one(len, true, packet_timer);
-        self.committed(way.port, accepting, payload);
+        self.committed(route.port, accepting, payload);
         Turn::Sent
     }
 
     /// The way of the next packet: the next value of the rotation, or the QP's own.
     #[inline(always)]
-    fn way(&mut self) -> Result<Way, NoPath> {
+    fn route(&mut self) -> Result<Route, NoPath> {
         match self.qp.path {
             QpPath::Sprayed(rotation) => {
-                let spraying = &mut self.rotations[rotation].spraying;
-                let pick = spraying.choose(self.now, self.full.mask())?;
-                let segment = spraying.segment(&pick);
-                Ok(Way { ev: pick.value, port: engine_port(pick.port()), segment, pick: Some(pick) })
+                let pick = self.rotations[rotation].spraying.choose(self.now, self.full.mask())?;
+                Ok(Route { ev: pick.value, port: engine_port(pick.port()), pick: Some(pick) })
             }
             QpPath::Own(_) if self.full.has(self.own_port) => Err(NoPath::PortsFull),
-            QpPath::Own(udp_port) => Ok(Way::plain(udp_port.into(), self.own_port)),
+            QpPath::Own(udp_port) => Ok(Route { ev: udp_port.into(), port: self.own_port, pick: None }),
         }
     }
 
-    /// The packet that took a way goes out.
+    /// The packet that was to take a way goes out.
     #[inline(always)]
-    fn take_way(&mut self, way: &Way) {
-        if let (QpPath::Sprayed(rotation), Some(pick)) = (self.qp.path, &way.pick) {
+    fn take(&mut self, route: &Route) {
+        if let (QpPath::Sprayed(rotation), Some(pick)) = (self.qp.path, &route.pick) {
             self.rotations[rotation].spraying.take(pick);
         }
+    }
+
+    /// All of a way.
+    fn way(&self, route: Route) -> Way {
+        let Route { ev, port, pick } = route;
+        let segment = match (self.qp.path, &pick) {
+            (QpPath::Sprayed(rotation), Some(pick)) => self.rotations[rotation].spraying.segment(pick),
+            _ => None,
+        };
+        Way { ev, port, segment, pick }
+    }
+
+    /// Puts the addresses of the frame's way into it, where they are not the template's.
+    #[inline(always)]
+    fn address(&self, frame: &mut [u8], leaving: &LeavingData) {
+        if self.qp.is_addressed() {
+            self.address_to(frame, leaving.route, leaving.marks);
+        }
+    }
+
+    #[inline(never)]
+    fn address_to(&self, frame: &mut [u8], route: Route, marks: Marks) {
+        self.qp.address(frame, &self.way(route), marks);
     }
 
     /// Do port, and whoever looks on, let payload be lent?
@@ -216,14 +268,14 @@ impl Sender<'_> {
     /// Writes a frame into one slot, with a copy of its payload.
     #[inline(always)]
     fn write_whole<T: TxBurst>(&mut self, leaving: &LeavingData, source: Option<Target<'_>>, out: &mut T) -> Written {
-        let LeavingData { packet, headers, way, marks, len } = *leaving;
-        let Some(frame) = out.slot(way.port, len) else { return Written::NoSlot };
+        let LeavingData { packet, headers, route, marks, len } = *leaving;
+        let Some(frame) = out.slot(route.port, len) else { return Written::NoSlot };
         let (qp, payload) = (&*self.qp, packet.len as usize);
         let bth = leaving.bth(qp.peer_qpn);
         let Some(body) = qp.template.write_headers(frame, marks, &bth, &headers, payload) else {
             return Written::Misfit;
         };
-        qp.address(frame, &way, marks);
+        self.address(frame, leaving);
         if let Some(source) = source
             && let Some(room) = frame.get_mut(body..body + payload)
         {
@@ -237,10 +289,11 @@ impl Sender<'_> {
         if !seal.write(frame) {
             return Written::Misfit;
         }
-        if let Some(tap) = self.tap {
+        let way = self.tap.is_some().then(|| self.way(route));
+        if let (Some(tap), Some(way)) = (&mut *self.tap, &way) {
             let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
             let (at, psn) = (self.now, packet.psn.get());
-            let leaving = Leaving { at, way: &way, direction, kind: Write, psn, payload, ecn: ECT0, nack: None, frame };
+            let leaving = Leaving { at, way, direction, kind: Write, psn, payload, ecn: ECT0, nack: None, frame };
             show(&mut **tap, self.rotations, qp, &leaving);
         }
         out.commit();
@@ -258,14 +311,14 @@ impl Sender<'_> {
         source: Option<Target<'_>>,
         out: &mut T,
     ) -> Written {
-        let LeavingData { packet, headers, way, marks, len } = *leaving;
+        let LeavingData { packet, headers, route, marks, len } = *leaving;
         let payload = packet.len as usize;
         let pad = padding(payload);
         let Some(source) = source else { return Written::Misfit };
-        let Some(lent) = self.lend(&packet, &source.skip(lead), way.port, out) else {
+        let Some(lent) = self.lend(&packet, &source.skip(lead), route.port, out) else {
             return self.write_whole(leaving, Some(source), out);
         };
-        let slot = out.slot_around(way.port, head + lead, lent, pad + ICRC_LEN);
+        let slot = out.slot_around(route.port, head + lead, lent, pad + ICRC_LEN);
         let Some((head, tail)) = slot else { return Written::NoSlot };
         let template = &self.qp.template;
         let bth = leaving.bth(self.qp.peer_qpn);
@@ -273,7 +326,7 @@ impl Sender<'_> {
         let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
         source.copy_out(room);
         let rest = source.skip(room.len());
-        self.qp.address(head, &way, marks);
+        self.address(head, leaving);
         let Some(mut icrc) = template.icrc_over(head) else { return Written::Misfit };
         checksum_extent(&rest.extent(), &mut icrc);
         if !Template::end(tail, icrc, pad) {
@@ -336,7 +389,19 @@ impl Sender<'_> {
         if let (Some(host), Some(fetch)) = (&mut *self.host, self.params.limits.fetch.filter(|_| payload > 0)) {
             host.transfer(self.now, fetch.read_request.into(), 0);
         }
-        await_port(self.accepting, self.stalled, self.now, port, accepting);
+        let follows = self.written.as_mut().is_some_and(|(of, run)| *of == port && run.append(&accepting));
+        if !follows {
+            self.hand_over();
+            self.written = Some((port, accepting));
+        }
+    }
+
+    /// Frames that are written wait for their port from now on.
+    #[inline]
+    fn hand_over(&mut self) {
+        if let Some((port, frames)) = self.written.take() {
+            await_port(self.accepting, self.stalled, self.now, port, frames);
+        }
     }
 
     /// A port has no room for a frame: it takes no more in this turn.

@@ -32,7 +32,7 @@ impl Accepting {
 
     /// Takes the next frame, if it is the next packet of the same QP and as long.
     #[inline(always)]
-    fn append(&mut self, next: &Accepting) -> bool {
+    pub(super) fn append(&mut self, next: &Accepting) -> bool {
         let (Some((qpn, first)), Some((of, psn))) = (self.packet, next.packet) else { return false };
         let follows = of == qpn && psn == first.plus(self.frames as i32) && next.len == self.len;
         self.frames += u32::from(follows);
@@ -108,20 +108,18 @@ const fn worse(stuck: Option<NoPath>, why: NoPath) -> Option<NoPath> {
     }
 }
 
-/// A frame waits until its port takes it.
-#[inline(always)]
+/// Frames wait until their port takes them.
+#[inline]
 pub(super) fn await_port(
     accepting: &mut [VecDeque<Accepting>],
     stalled: &mut [Option<Ns>],
     now: Ns,
     port: PortId,
-    frame: Accepting,
+    frames: Accepting,
 ) {
     let at = usize::from(port.0);
     if let (Some(queue), Some(stalled)) = (accepting.get_mut(at), stalled.get_mut(at)) {
-        if !queue.back_mut().is_some_and(|last| last.append(&frame)) {
-            queue.push_back(frame);
-        }
+        queue.push_back(frames);
         stalled.get_or_insert(now);
     }
 }
@@ -332,12 +330,7 @@ impl Nic {
         ports: &mut FullPorts,
     ) -> Option<Turn> {
         let room = self.groups[at].window.can_send(self.params.transport.full());
-        let mut sender = self.sender(now, slot, ports)?;
-        let Some(packet) = sender.qp.requester.resend(room) else {
-            sender.qp.in_resend = sender.qp.requester.wants_resend();
-            return sender.qp.in_resend.then_some(Turn::Over);
-        };
-        let turn = sender.send(packet, out);
+        let turn = self.sender(now, slot, ports)?.send_again(out, room)?;
         Some(self.check_range(now, slot, turn))
     }
 
@@ -356,7 +349,7 @@ impl Nic {
         while tried < self.groups[at].fresh.len()
             && let Some(&slot) = self.groups[at].fresh.front()
         {
-            let Some(mut sender) = self.sender(now, slot, ports) else {
+            let Some(sender) = self.sender(now, slot, ports) else {
                 self.groups[at].fresh.pop_front();
                 continue;
             };

@@ -319,18 +319,16 @@ impl Spraying {
     /// The first turn from `at` on that may be used.
     #[inline]
     fn usable_from(&self, at: usize, full: PortMask) -> Result<usize, NoPath> {
-        match self.usable {
-            Usable::All if full == 0 => Ok(at),
-            Usable::Good | Usable::Bad | Usable::Out if full == 0 => Ok(self.next[at] as usize),
-            _ => self.search(at, full),
-        }
+        if self.usable == Usable::All && full == 0 { Ok(at) } else { self.search(at, full) }
     }
 
-    /// Looks at each value from a turn on: while a port is full it is not known beforehand which may be used.
+    /// Looks for the first turn, where not all may be used. While a port is full it is not known beforehand which may.
     #[inline(never)]
     fn search(&self, from: usize, full: PortMask) -> Result<usize, NoPath> {
-        if self.usable == Usable::Nothing {
-            return Err(NoPath::Denied);
+        match self.usable {
+            Usable::Nothing => return Err(NoPath::Denied),
+            Usable::Good | Usable::Bad | Usable::Out if full == 0 => return Ok(self.next[from] as usize),
+            _ => {}
         }
         let mut at = from;
         loop {

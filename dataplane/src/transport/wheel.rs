@@ -44,6 +44,8 @@ pub struct Wheel {
     timers: Vec<Timer>,
     /// No armed timer has an earlier tick.
     now: u64,
+    /// Before this tick none is due, and none is to be placed again.
+    quiet_until: u64,
     armed: usize,
 }
 
@@ -58,7 +60,7 @@ impl Wheel {
     #[must_use]
     pub fn new() -> Wheel {
         let level = || Level { heads: [NIL; SLOTS], occupied: [0; SLOTS / 64] };
-        Wheel { levels: Box::new(core::array::from_fn(|_| level())), timers: Vec::new(), now: 0, armed: 0 }
+        Wheel { levels: Box::new(core::array::from_fn(|_| level())), timers: Vec::new(), now: 0, quiet_until: 0, armed: 0 }
     }
 
     /// Makes room for the timers below `count`. Not for the hot path.
@@ -98,7 +100,7 @@ impl Wheel {
     #[inline]
     pub fn pop(&mut self, now: Ns) -> Option<u32> {
         let now = now.micros();
-        if self.armed == 0 {
+        if self.armed == 0 || now < self.quiet_until {
             self.now = self.now.max(now);
             return None;
         }
@@ -106,6 +108,7 @@ impl Wheel {
             if let Some(slot) = self.levels[0].first((self.now % SLOTS as u64) as usize) {
                 let tick = (self.now & !(SLOTS as u64 - 1)) | slot as u64;
                 if tick > now {
+                    self.quiet_until = tick;
                     self.now = self.now.max(now);
                     return None;
                 }
@@ -120,7 +123,8 @@ impl Wheel {
                     self.now = tick;
                     self.cascade(level, slot);
                 }
-                _ => {
+                next => {
+                    self.quiet_until = next.map_or(0, |(_, _, tick)| tick);
                     self.now = self.now.max(now);
                     return None;
                 }
@@ -177,7 +181,11 @@ impl Wheel {
         let differs = tick ^ self.now;
         let level = if differs == 0 { 0 } else { ((63 - differs.leading_zeros()) / SLOT_BITS) as usize };
         let level = level.min(LEVELS - 1);
-        let slot = ((tick >> (SLOT_BITS * level as u32)) % SLOTS as u64) as usize;
+        let shift = SLOT_BITS * level as u32;
+        let slot = ((tick >> shift) % SLOTS as u64) as usize;
+        // The top level holds what lies beyond the span, too.
+        let first = if level + 1 < LEVELS { tick >> shift << shift } else { 0 };
+        self.quiet_until = self.quiet_until.min(first);
         let head = core::mem::replace(&mut self.levels[level].heads[slot], id);
         self.levels[level].occupied[slot / 64] |= 1 << (slot % 64);
         if head != NIL {

@@ -140,6 +140,14 @@ impl Message {
         self.acknowledged == self.packets
     }
 
+    /// Which of its packets has `psn`, of those that were sent.
+    #[inline]
+    pub(super) const fn index(&self, psn: Psn) -> u32 {
+        // Counted back from where the message is being sent: its packets may be more than PSNs can tell apart.
+        let frontier = self.first.plus(self.sent as i32);
+        self.sent.wrapping_sub(frontier.distance(psn) as u32)
+    }
+
     pub(super) const fn last_psn(&self) -> Psn {
         self.first.plus(self.packets as i32 - 1)
     }

@@ -399,7 +399,7 @@ impl Requester {
         let slot = &self.slots[self.index(psn)];
         let (number, turn) = (slot.message, Turn::Again(slot.cause));
         let message = self.messages.get(number.wrapping_sub(self.front) as usize)?;
-        Some(self.packet(message, number, psn, turn))
+        Some(self.packet(message, number, psn, message.index(psn), turn))
     }
 
     /// The next new packet. It asks for an ACK when it ends its message or fills the PSN window.
@@ -411,7 +411,7 @@ impl Requester {
             return None;
         }
         let message = self.to_cut()?;
-        let mut packet = self.packet(message, self.cutting, self.next, Turn::Fresh);
+        let mut packet = self.packet(message, self.cutting, self.next, message.sent, Turn::Fresh);
         packet.ack_request |= ahead == self.window as i32;
         Some(packet)
     }
@@ -421,15 +421,13 @@ impl Requester {
         let whole = self.messages.iter().take_while(|m| m.is_whole()).count();
         let message = self.messages.get(whole.checked_sub(1)?)?;
         let number = self.front.wrapping_add(whole as u32 - 1);
-        Some(self.packet(message, number, message.last_psn(), Turn::Ask))
+        let psn = message.last_psn();
+        Some(self.packet(message, number, psn, message.index(psn), Turn::Ask))
     }
 
     #[inline]
-    fn packet(&self, message: &Message, number: u32, psn: Psn, turn: Turn) -> Outgoing {
+    fn packet(&self, message: &Message, number: u32, psn: Psn, index: u32, turn: Turn) -> Outgoing {
         let request = &message.request;
-        // Counted back from where the message is being sent: its packets may be more than PSNs can tell apart.
-        let frontier = message.first.plus(message.sent as i32);
-        let index = message.sent.wrapping_sub(frontier.distance(psn) as u32);
         let at = index * self.params.mss;
         let last = index + 1 == message.packets;
         Outgoing {
