@@ -415,6 +415,9 @@ impl Requester {
             } else if self.listed >= self.peer.post_list {
                 self.ready.rotate_left(1);
                 self.listed = 0;
+                if let Some(&later) = self.ready.get(2) {
+                    nic.expect_post(self.peer.qps[later as usize]);
+                }
             }
             self.sequence[at] = self.sequence[at].wrapping_add(1);
             run.posted += 1;

@@ -14,6 +14,11 @@ impl Engine for Nic {
     }
 
     #[inline]
+    fn expect(&mut self, head: &[u8]) {
+        Nic::expect(self, head);
+    }
+
+    #[inline]
     fn on_idle(&mut self, now: Ns) {
         Nic::on_idle(self, now);
     }

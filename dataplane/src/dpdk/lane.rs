@@ -14,6 +14,9 @@ use crate::nic::{PortId, RxFrame};
 /// Bursts that a turn sends at most: a burst of requests draws more replies than it has frames, and a turn must end.
 const BURSTS_A_TURN: usize = 4;
 
+/// So many frames before one the engine hears that it comes.
+const AHEAD: usize = 3;
+
 /// Timers wait for so many turns at most while full bursts come in.
 const TURNS_BEHIND: usize = 32;
 
@@ -21,6 +24,9 @@ const TURNS_BEHIND: usize = 32;
 pub trait Engine: Send {
     /// A frame came in on `port`. The engine counts what it refuses.
     fn receive<F: RxFrame>(&mut self, now: Ns, port: PortId, frame: &F);
+
+    /// A frame that begins with `head` comes soon: caches may be asked for what it is for.
+    fn expect(&mut self, _head: &[u8]) {}
 
     /// Nothing came in: what waited for more is to go out.
     fn on_idle(&mut self, now: Ns);
@@ -170,6 +176,9 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
                 self.app.before_frames(now, &mut self.engine);
             }
             for at in 0..batch.len() {
+                if let Some(later) = batch.first_piece(at + AHEAD) {
+                    self.engine.expect(later);
+                }
                 let Some(frame) = batch.frame(at) else { continue };
                 if let Some(Shared { steering, worker, .. }) = &self.shared
                     && let Some(owner) = E::owner(frame.head(), steering.workers())

@@ -103,6 +103,17 @@ impl Batch {
         Some(Frame { head, len, first, first_len, seg, mbuf })
     }
 
+    /// The first piece of frame `index`; `None` when there is none, or it was taken.
+    #[inline]
+    pub(super) fn first_piece(&self, index: usize) -> Option<&[u8]> {
+        if index >= self.len || self.mbufs.get(index)?.is_null() {
+            return None;
+        }
+        let seg = self.segs.get(index)?;
+        // SAFETY: the first segment holds so many bytes, which stay while the batch has the mbuf.
+        Some(unsafe { core::slice::from_raw_parts(seg.data.cast::<u8>(), usize::from(seg.data_len)) })
+    }
+
     /// What is known of frame `index`, taken or not.
     pub(super) fn seg(&self, index: usize) -> Option<sys::mrc_seg> {
         self.segs.get(index).filter(|_| index < self.len).copied()

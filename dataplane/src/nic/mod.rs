@@ -176,6 +176,8 @@ pub struct Nic {
     /// Slots of QPs that had something to send and have nothing any more, and since when, in this order.
     resting: VecDeque<(u32, Ns)>,
     wheel: Wheel,
+    /// Slots of the QPs that caches were asked for last: for frames, and for requests.
+    expected: (u32, u32),
     /// Replies that wait for the port.
     control: VecDeque<Reply>,
     /// Slots of QPs that owe a SACK for packets below the byte count.
@@ -246,6 +248,7 @@ impl Nic {
             rooms: Rooms::default(),
             resting: VecDeque::new(),
             wheel: Wheel::new(),
+            expected: (u32::MAX, u32::MAX),
             control: VecDeque::with_capacity(CONTROL_QUEUE_MAX),
             owing: VecDeque::new(),
             accepting: ports.iter().map(|_| VecDeque::with_capacity(2 * TX_BURST)).collect(),

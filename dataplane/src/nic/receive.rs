@@ -5,19 +5,22 @@ use super::reply::{Answer, Reply, timestamp};
 use super::rotations::Rotation;
 use super::tap::Witness;
 use super::{
-    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Happening, Nic, Placement, PortId, QpState, RxFrame, TIMER_SACK,
-    TIMERS_PER_QP, Whose,
+    CONTROL_QUEUE_MAX, CompletionEntry, DropReason, Happening, Nic, Placement, PortId, QpState, Qpn, RxFrame,
+    TIMER_SACK, TIMERS_PER_QP, Whose,
 };
 use crate::Ns;
 use crate::congestion::SackSignal;
-use crate::memory::{Key, checksum, read_bytes};
+use crate::memory::{Key, checksum, prefetch, read_bytes};
 use crate::path::EvState;
 use crate::transport::{AROUND, Arrival, Due, Immediate, MPR_UNIT, Psn, SackOrigin, Standing, reflected_rtt};
 use crate::wire::{
     Aeth, ENDPOINT_QPN, Ext, ICRC_LEN, Nack, NackReason, Opcode, Packet, Probe, Refusal, Sack, SackFor, Skip, Syndrome,
-    Trim, WriteHeaders, parse,
+    Trim, WriteHeaders, parse, probable_qp,
 };
 use core::net::IpAddr;
+
+/// From so many QPs on the caches are asked for them: fewer stay there.
+const MANY_QPS: usize = 256;
 
 /// PSNs that the bitmap of a SACK shows.
 const BITMAP_BITS: i32 = 64;
@@ -43,6 +46,45 @@ impl Nic {
             self.show_received(now, port, frame, taken);
         }
         taken
+    }
+
+    /// A frame that begins with `head` is received soon. Of many QPs each has long left the caches when something comes for it: they are asked
+    /// for it, and for what the one before refers to, which has come meanwhile. It is a hint.
+    #[inline]
+    pub fn expect(&mut self, head: &[u8]) {
+        if self.qps.len() < MANY_QPS {
+            return;
+        }
+        let Some(slot) = probable_qp(head).map(|dqp| dqp & 0xFFFF).filter(|&slot| slot != self.expected.0) else {
+            return;
+        };
+        if let Some(next) = self.expect_qp(slot, self.expected.0) {
+            next.requester.expect_acknowledgement();
+        }
+        self.expected.0 = slot;
+    }
+
+    /// Requests are posted soon on a QP of many, after those on the one that this was told of last. It is a hint.
+    #[inline]
+    pub fn expect_post(&mut self, qpn: Qpn) {
+        if self.qps.len() < MANY_QPS {
+            return;
+        }
+        let slot = qpn.slot() as u32;
+        if let Some(next) = self.expect_qp(slot, self.expected.1) {
+            next.requester.expect_post();
+        }
+        self.expected.1 = slot;
+    }
+
+    /// Asks caches for the QP in the slot `later`. Gives the one in `next`.
+    #[inline]
+    fn expect_qp(&self, later: u32, next: u32) -> Option<&Qp> {
+        let qp = |slot: u32| self.qps.get(slot as usize).and_then(|entry| entry.as_deref());
+        if let Some(later) = qp(later) {
+            prefetch(later);
+        }
+        qp(next)
     }
 
     #[inline]

@@ -60,7 +60,13 @@ impl Wheel {
     #[must_use]
     pub fn new() -> Wheel {
         let level = || Level { heads: [NIL; SLOTS], occupied: [0; SLOTS / 64] };
-        Wheel { levels: Box::new(core::array::from_fn(|_| level())), timers: Vec::new(), now: 0, quiet_until: 0, armed: 0 }
+        Wheel {
+            levels: Box::new(core::array::from_fn(|_| level())),
+            timers: Vec::new(),
+            now: 0,
+            quiet_until: 0,
+            armed: 0,
+        }
     }
 
     /// Makes room for the timers below `count`. Not for the hot path.

@@ -20,7 +20,7 @@ pub use ext::{
     Sack, SackFor, Skip, Syndrome, Timestamp, WriteHeaders,
 };
 pub use icrc::Icrc;
-pub use net::{Ip, Link, MacAddr, is_for_neighbours, source_address};
+pub use net::{Ip, Link, MacAddr, is_for_neighbours, probable_qp, source_address};
 pub use opcode::Opcode;
 pub use packet::{Packet, Trim, parse};
 pub use refusal::Refusal;

@@ -275,6 +275,18 @@ pub fn source_address(head: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// The QP number where the BTH of a frame without tags, options and encapsulation has it, whatever the frame is.
+#[inline]
+#[must_use]
+pub fn probable_qp(head: &[u8]) -> Option<u32> {
+    let bth_at = match bytes::<4>(head, 12)? {
+        [0x08, 0x00, 0x45, _] => 14 + 20 + 8,
+        [0x86, 0xDD, ..] => 14 + 40 + 8,
+        _ => return None,
+    };
+    bytes::<4>(head, bth_at + 4).map(|&b| u32::from_be_bytes(b) & 0x00FF_FFFF)
+}
+
 /// Whether a frame that is not MRC may be ARP, neighbour discovery or ping: ARP, ICMP, or ICMPv6 right behind the IPv6 header. Nothing else of
 /// it is checked.
 #[must_use]

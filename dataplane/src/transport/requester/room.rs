@@ -3,7 +3,7 @@
 
 use super::super::lists::Link;
 use super::{EMPTY, Message, Requester, Slot};
-use crate::memory::prefetch;
+use crate::memory::{prefetch, prefetch_bytes};
 use crate::transport::PSN_SPACE;
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ const KEPT_SLOTS_MAX: usize = 1 << 20;
 pub(super) const FEW_SLOTS: usize = 64;
 
 /// Messages and packets of a turn that are asked for before it begins: those behind follow in order, as caches expect it.
-const EXPECTED: usize = 4;
+const EXPECTED: usize = 8;
 
 /// Room for the packets of a window and the messages of a send queue.
 struct Room {
@@ -128,7 +128,25 @@ impl Requester {
     /// Asks the caches for what the next packets will be cut from and written down in.
     #[inline]
     pub fn expect_turn(&self) {
-        let (message, slot) = (self.cutting.wrapping_sub(self.front) as usize, self.index(self.next));
+        self.expect(self.cutting.wrapping_sub(self.front) as usize, self.index(self.next));
+    }
+
+    /// Asks the caches for where the next requests will be queued.
+    #[inline]
+    pub fn expect_post(&self) {
+        let (first, second) = self.messages.as_slices();
+        let last = if second.is_empty() { first } else { second };
+        prefetch_bytes(last.as_ptr_range().end.cast(), EXPECTED * size_of::<Message>());
+    }
+
+    /// Asks the caches for what the next acknowledgement will change.
+    #[inline]
+    pub fn expect_acknowledgement(&self) {
+        self.expect(0, self.index(self.una));
+    }
+
+    #[inline]
+    fn expect(&self, message: usize, slot: usize) {
         for ahead in 0..EXPECTED {
             if let Some(message) = self.messages.get(message + ahead) {
                 prefetch(message);
