@@ -52,7 +52,8 @@ impl Bth {
     ///
     /// # Errors
     /// [`Refusal::TruncatedBth`], [`Refusal::BadTransportVersion`], [`Refusal::UnknownOpcode`].
-    #[inline]
+    // Always: a header that is returned in memory is written and read field by field.
+    #[inline(always)]
     pub fn read(from: &[u8], at: usize) -> Result<Bth, Refusal> {
         let b: &[u8; 12] = bytes(from, at).ok_or(Refusal::TruncatedBth)?;
         if b[1] & 0x0F != 0 {

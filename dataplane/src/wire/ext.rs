@@ -369,7 +369,7 @@ impl WriteHeaders {
         false
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(from: &[u8], mut at: usize, bth: &Bth) -> Result<WriteHeaders, Refusal> {
         let m: &[u8; 4] = bytes(from, at).ok_or(Refusal::TruncatedMeth)?;
         at += 4;
