@@ -173,6 +173,36 @@ fn a_full_egress_buffer_stops_the_fetch_and_drops_nothing_but_a_probe_that_finds
     assert_eq!(nic.stats().tx_data.get(), 65);
 }
 
+#[test]
+fn of_packets_in_a_row_those_that_the_port_took_have_timers_and_the_others_have_none() {
+    let (mut nic, qpns) = nic(NicParams::default(), 1);
+    let key = Keys::default().allocate().unwrap();
+    for wr_id in 0..5 {
+        let (local_key, remote_key) = (key, key);
+        let request = WriteRequest {
+            wr_id,
+            local_key,
+            local_va: 0,
+            remote_key,
+            remote_va: 0,
+            len: 0,
+            immediate: None,
+            signaled: true,
+        };
+        nic.post_write(qpns[0], &request).unwrap();
+    }
+    assert_eq!(nic.transmit(Ns(0), &mut Sink(Vec::new())), 5);
+    let mut lost = |taken: usize, at: u64| {
+        nic.sent(Ns(at), PortId(0), taken);
+        nic.on_time(Ns(at + nic.params().transport.ack_timeout()));
+        nic.stats().lost_by_timeout.get()
+    };
+    assert_eq!(lost(0, 1_000_000), 0);
+    assert_eq!(lost(2, 2_000_000), 2);
+    assert_eq!(lost(1, 3_000_000), 3);
+    assert_eq!(lost(4, 4_000_000), 5, "there were two more");
+}
+
 /// A slow path that keeps what it is given, as long as there is room, and has this to send.
 #[derive(Clone, Default)]
 struct Aside(Arc<std::sync::Mutex<Kept>>);
