@@ -29,7 +29,7 @@ impl Nic {
         self.loans = Loans::new();
     }
 
-    /// What the devices of ports may read by themselves of a region that is registered. On such ports ([`Pieces::Mapped`]) nothing else is lent. Who
+    /// What the devices of ports may read by themselves of a region that is registered. On such ports ([`super::Pieces::Mapped`]) nothing else is lent. Who
     /// takes it back deregisters the region first, and waits until nothing of it is out ([`Nic::lends`]).
     pub fn set_mapped(&mut self, key: Key, mapped: Option<Mapped>) {
         self.memory.set_mapped(key, mapped);

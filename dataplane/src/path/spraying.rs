@@ -1,8 +1,11 @@
 //! The rotation over a destination's entropy values, and what feedback does to it (Scala MRC NIC documentation, Multipath; MRC paper,
 //! sections II-A and II-E).
 
+mod report;
 #[cfg(test)]
 mod tests;
+
+pub use report::{EvCensus, EvReport};
 
 use super::draw::EvSet;
 use super::profile::{Copies, Ev};
@@ -122,42 +125,6 @@ pub enum NoPath {
     Denied,
     /// Those that may be used are all of ports that take no more for now.
     PortsFull,
-}
-
-/// An entropy value as reports have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EvReport {
-    /// The value and its port.
-    pub ev: Ev,
-    /// Its state.
-    pub state: EvState,
-    /// Whether its port is out of use, at this end or the other.
-    pub port_out: bool,
-    /// Packets that took it.
-    pub sent: u64,
-}
-
-/// How many entropy values are in each state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct EvCensus {
-    /// In use.
-    pub good: usize,
-    /// Passed over at their next turn.
-    pub skipped: usize,
-    /// Assumed bad.
-    pub assumed_bad: usize,
-    /// Denied, those that were replaced too.
-    pub denied: usize,
-}
-
-impl EvCensus {
-    /// Takes the values of another destination.
-    pub const fn merge(&mut self, other: &EvCensus) {
-        self.good += other.good;
-        self.skipped += other.skipped;
-        self.assumed_bad += other.assumed_bad;
-        self.denied += other.denied;
-    }
 }
 
 /// The spraying state of a destination: one rotation for all QPs to it that use the same profile.
