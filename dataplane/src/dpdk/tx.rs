@@ -10,10 +10,6 @@ use super::pool::{HEADROOM, MBUF, Pool};
 use super::port::{Inner, Pools, SMALL_FRAME};
 use crate::memory::{Lent, prefetch_bytes};
 use crate::nic::{Pieces, PortId, TxBurst};
-use crate::wire::Seal;
-
-/// So many frames may be written behind one that lacks its iCRC.
-const UNSEALED: usize = 1;
 
 /// Bytes of a frame that are asked for beforehand: those of a small Write.
 const EXPECTED: usize = 192;
@@ -124,10 +120,6 @@ pub struct TxQueue {
     pending: [*mut sys::rte_mbuf; BURST],
     lens: [u16; BURST],
     len: usize,
-    /// Of each frame from `sealed` on where it is, and what it lacks.
-    unsealed: [(*mut u8, Option<Seal>); BURST],
-    /// All before have their iCRC.
-    sealed: usize,
     lent: Slot,
     lent_len: u16,
     /// Of a slot around a piece: the piece, and what follows it.
@@ -161,8 +153,6 @@ impl TxQueue {
             pending: [null_mut(); BURST],
             lens: [0; BURST],
             len: 0,
-            unsealed: [(null_mut(), None); BURST],
-            sealed: 0,
             lent: Slot::None,
             lent_len: 0,
             piece: None,
@@ -226,18 +216,6 @@ impl TxQueue {
     /// The slot lent last is complete: it waits for the next flush.
     #[inline]
     pub fn commit(&mut self) {
-        self.commit_with(None);
-    }
-
-    /// As [`TxQueue::commit`], for a frame whose last four bytes are to be its iCRC: it is computed before the frame goes to the port. Slots
-    /// around a piece are complete.
-    #[inline]
-    pub fn commit_unsealed(&mut self, seal: Seal) {
-        self.commit_with(Some(seal));
-    }
-
-    #[inline]
-    fn commit_with(&mut self, seal: Option<Seal>) {
         let stock = match self.lent {
             Slot::None => return,
             Slot::Small => &mut self.small,
@@ -245,29 +223,10 @@ impl TxQueue {
             Slot::Around => return self.commit_around(),
         };
         self.lent = Slot::None;
-        let data = stock.data.get(stock.at).copied().unwrap_or(null_mut());
-        if let (Some(mbuf), Some(len), Some(unsealed)) =
-            (self.pending.get_mut(self.len), self.lens.get_mut(self.len), self.unsealed.get_mut(self.len))
-        {
-            (*mbuf, *len, *unsealed) = (stock.take(), self.lent_len, (data.cast(), seal));
+        if let (Some(mbuf), Some(len)) = (self.pending.get_mut(self.len), self.lens.get_mut(self.len)) {
+            (*mbuf, *len) = (stock.take(), self.lent_len);
             self.len += 1;
         }
-        if self.len > self.sealed + UNSEALED {
-            self.seal();
-        }
-    }
-
-    /// The first frame that may lack its iCRC gets it.
-    #[inline]
-    fn seal(&mut self) {
-        let at = self.sealed;
-        self.sealed += 1;
-        let (Some(&(data, Some(seal))), Some(&len)) = (self.unsealed.get(at), self.lens.get(at)) else { return };
-        // SAFETY: the frame waits for the port, so its mbuf is ours, and nothing else refers to it: no slot is lent. It is in one segment, at
-        // `data`, with room for the `len` bytes that its slot had.
-        let frame = unsafe { core::slice::from_raw_parts_mut(data, usize::from(len)) };
-        let sealed = seal.write(frame);
-        debug_assert!(sealed, "a frame is too short for its headers");
     }
 
     /// Which pieces of registered memory may frames have?
@@ -324,7 +283,6 @@ impl TxQueue {
             sys::mrc_tx_around(head, self.lent_len, middle, data, len as u16, count, tail, self.tail_len);
         }
         (*place, *measured) = (head, MEASURED);
-        self.unsealed[self.len] = (null_mut(), None);
         self.len += 1;
     }
 
@@ -363,9 +321,6 @@ impl TxQueue {
             return 0;
         }
         self.lent = Slot::None;
-        while self.sealed < self.len {
-            self.seal();
-        }
         let _within = match &self.port.gate {
             None => None,
             Some(gate) => match gate.enter(self.queue, true) {
@@ -388,7 +343,6 @@ impl TxQueue {
             self.stalls += u64::from(taken == 0);
         }
         self.len -= taken;
-        self.sealed = self.len;
         taken
     }
 
@@ -496,15 +450,6 @@ impl TxBurst for TxPorts {
     fn commit(&mut self) {
         if let Some(queue) = self.queues.get_mut(self.lent) {
             queue.commit();
-        }
-    }
-
-    const SEALS: bool = true;
-
-    #[inline]
-    fn commit_unsealed(&mut self, seal: Seal) {
-        if let Some(queue) = self.queues.get_mut(self.lent) {
-            queue.commit_unsealed(seal);
         }
     }
 }

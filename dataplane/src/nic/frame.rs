@@ -1,7 +1,6 @@
 //! Frames on their way out, without the core knowing who carries them.
 
 use crate::memory::Lent;
-use crate::wire::Seal;
 
 /// A port of a NIC, counted from 0 in the order in which the NIC got them. It is not DPDK's port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -47,13 +46,4 @@ pub trait TxBurst {
     /// The slot lent last is complete. The driver reports its acceptance by the port, in order, through
     /// [`crate::nic::Nic::sent`].
     fn commit(&mut self);
-
-    /// Are frames taken that lack their iCRC? Then [`TxBurst::commit_unsealed`] is called for them, and [`TxBurst::commit`] otherwise.
-    const SEALS: bool = false;
-
-    /// As [`TxBurst::commit`], for a frame whose iCRC the driver is to write before it gives the frame to the port.
-    fn commit_unsealed(&mut self, _seal: Seal) {
-        debug_assert!(Self::SEALS, "the frame would go out without an iCRC");
-        self.commit();
-    }
 }

@@ -167,9 +167,7 @@ impl Nic {
         };
         let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
         qp.address(frame, &way, marks);
-        let Some(seal) = written.and_then(|at| qp.template.seal_later(frame, at, 0)) else { return Wrote::Done };
-        let later = T::SEALS && self.tap.is_none();
-        if !later && !seal.write(frame) {
+        if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
             return Wrote::Done;
         }
         if let Some(tap) = &mut self.tap {
@@ -182,11 +180,7 @@ impl Nic {
                 &Leaving { at: now, way, direction, kind, psn, payload: 0, ecn, nack, frame },
             );
         }
-        if later {
-            out.commit_unsealed(seal);
-        } else {
-            out.commit();
-        }
+        out.commit();
         self.committed(now, way.port, Accepting::one(len, is_data, None), full);
         Wrote::Done
     }

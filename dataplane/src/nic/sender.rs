@@ -281,12 +281,7 @@ impl Sender<'_> {
         {
             source.copy_out(room);
         }
-        let Some(seal) = qp.template.seal_later(frame, body, payload) else { return Written::Misfit };
-        if T::SEALS && self.tap.is_none() {
-            out.commit_unsealed(seal);
-            return Written::Yes;
-        }
-        if !seal.write(frame) {
+        if !qp.template.seal(frame, body, payload) {
             return Written::Misfit;
         }
         let way = self.tap.is_some().then(|| self.way(route));

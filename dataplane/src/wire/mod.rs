@@ -26,7 +26,7 @@ pub use packet::{Packet, Trim, parse};
 pub use refusal::Refusal;
 pub use srv6::{Encapsulation, Outer, OuterMarks, USIDS_MAX, UsidError, UsidPath, at_switch, next_usid};
 pub use template::{
-    Addressing, AddressingError, LinkAddresses, Marks, Seal, Template, frame_len, link_addresses, padding, write_link,
+    Addressing, AddressingError, LinkAddresses, Marks, Template, frame_len, link_addresses, padding, write_link,
 };
 
 /// Longest header stack that is read: Ethernet, two VLAN tags, IPv6 in IPv6 with a one-segment SRH, UDP, BTH and the longest run of

@@ -346,22 +346,9 @@ impl Template {
     #[inline]
     #[must_use]
     pub fn seal(&self, frame: &mut [u8], payload_at: usize, payload: usize) -> bool {
-        let end = payload_at + payload + padding(payload) + ICRC_LEN;
-        self.seal_later(frame, payload_at, payload)
-            .is_some_and(|seal| frame.get_mut(..end).is_some_and(|frame| seal.write(frame)))
-    }
-
-    /// Writes the pad behind a payload of `payload` bytes at `payload_at`, and leaves the iCRC to the [`Seal`]; `None` when the frame is too
-    /// short for either.
-    #[inline]
-    #[must_use]
-    pub fn seal_later(&self, frame: &mut [u8], payload_at: usize, payload: usize) -> Option<Seal> {
-        let pad = padding(payload);
-        let tail = frame.get_mut(payload_at + payload..).filter(|tail| tail.len() >= pad + ICRC_LEN)?;
-        if pad > 0 {
-            tail[..pad].fill(0);
-        }
-        Some(Seal { ip_at: self.ip_at, udp_at: self.udp_at })
+        let Some((head, tail)) = frame.split_at_mut_checked(payload_at + payload) else { return false };
+        let Some(icrc) = self.icrc_over(head) else { return false };
+        Template::end(tail, icrc, padding(payload))
     }
 
     /// Begins the iCRC of a frame over its first bytes: all headers, and what follows them.
@@ -381,26 +368,6 @@ impl Template {
             icrc.update(zeros);
         }
         let Some(room) = rest.first_chunk_mut::<ICRC_LEN>() else { return false };
-        *room = icrc.finish();
-        true
-    }
-}
-
-/// What a frame lacks that is written but for its iCRC. To compute that from what was just written waits until all of it has left the
-/// core's store buffer, so whoever has other frames to write meanwhile is faster.
-#[derive(Clone, Copy, Debug)]
-pub struct Seal {
-    ip_at: u8,
-    udp_at: u8,
-}
-
-impl Seal {
-    /// Writes the iCRC into the last four bytes of a frame. `false` when it is too short.
-    #[inline]
-    #[must_use]
-    pub fn write(self, frame: &mut [u8]) -> bool {
-        let Some((covered, room)) = frame.split_last_chunk_mut::<ICRC_LEN>() else { return false };
-        let Some(icrc) = Icrc::over(covered, self.ip_at.into(), self.udp_at.into()) else { return false };
         *room = icrc.finish();
         true
     }

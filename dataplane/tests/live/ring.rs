@@ -2,7 +2,6 @@
 
 use dataplane::dpdk::{Port, PortConfig};
 use dataplane::nic::{Pieces, TxBurst};
-use dataplane::wire::{Addressing, Bth, Ext, MacAddr, Marks, Opcode, Template, WriteHeaders};
 
 use crate::{Lender, bytes, drain, eal, live, pattern, put, receive, small};
 
@@ -131,50 +130,6 @@ live! {
         let mut kept = Some(kept);
         assert_eq!(other.refill(|| kept.take()), 1);
         assert_eq!(other.frame(0).map(|frame| bytes(&frame)), Some(pattern(9, 4_174)));
-    }
-
-    fn a_frame_that_lacks_its_icrc_has_it_when_the_port_takes_it_whatever_waits_before_and_behind() {
-        let eal = eal();
-        let (mut a, mut b) = Port::ring_pair(&eal, 4, &small()).expect("a pair");
-        let mut qa = a.take_queue(0).expect("first queue");
-        let mut qb = b.take_queue(0).expect("first queue");
-        let template = Template::new(&Addressing {
-            source_mac: MacAddr(a.mac()),
-            destination_mac: MacAddr(b.mac()),
-            vlan: None,
-            source: [10, 0, 0, 1].into(),
-            destination: [10, 0, 0, 2].into(),
-            hop_limit: 64,
-            udp_port: 4791,
-        })
-        .expect("both are IPv4");
-        let mut sent = Vec::new();
-        for number in 0..24_u32 {
-            let payload = [64, 4_096, 1, 0][number as usize % 4];
-            let ext = Ext::Write(WriteHeaders::default());
-            let mut frame = vec![number as u8; template.frame_len(ext.len(), payload)];
-            let (marks, bth) = (Marks { ev: number, dscp: 10, ecn: 2 }, Bth::new(Opcode::WriteOnly, 7, number));
-            let at = template.write_headers(&mut frame, marks, &bth, &ext, payload).expect("room");
-            let slot = qa.tx.slot(frame.len()).expect("a slot");
-            slot.copy_from_slice(&frame);
-            // Some are complete, in between.
-            if number % 5 == 4 {
-                assert!(template.seal(slot, at, payload));
-                qa.tx.commit();
-            } else {
-                let seal = template.seal_later(slot, at, payload).expect("room");
-                qa.tx.commit_unsealed(seal);
-            }
-            assert!(template.seal(&mut frame, at, payload));
-            sent.push(frame);
-        }
-        let mut received = Vec::new();
-        while received.len() < sent.len() {
-            let taken = qa.tx.flush();
-            assert!((1..=3).contains(&taken), "the ring holds three");
-            received.extend(receive(&mut qb, taken, |_| true));
-        }
-        assert_eq!(received, sent);
     }
 
     fn a_burst_over_two_ports_reports_each_by_its_own_number() {
