@@ -29,6 +29,58 @@ pub(super) struct Way {
     pub(super) pick: Option<Pick>,
 }
 
+/// A way, but for its path in an outer header, which few have.
+#[derive(Clone, Copy)]
+pub(super) struct Route {
+    pub(super) ev: u32,
+    pub(super) port: PortId,
+    pick: Option<Pick>,
+}
+
+impl Route {
+    /// The next value of the rotation, or the QP's own by the port `own`.
+    #[inline(always)]
+    pub(super) fn next(
+        rotations: &mut [Rotation],
+        now: Ns,
+        path: QpPath,
+        own: PortId,
+        full: FullPorts,
+    ) -> Result<Route, NoPath> {
+        match path {
+            QpPath::Sprayed(rotation) => {
+                let pick = rotations[rotation].spraying.choose(now, full.full)?;
+                Ok(Route { ev: pick.value, port: engine_port(pick.port()), pick: Some(pick) })
+            }
+            QpPath::Own(_) if full.has(own) => Err(NoPath::PortsFull),
+            QpPath::Own(udp_port) => Ok(Route { ev: udp_port.into(), port: own, pick: None }),
+        }
+    }
+
+    /// A frame goes out by it.
+    #[inline(always)]
+    pub(super) fn take(&self, rotations: &mut [Rotation], path: QpPath) {
+        take_pick(rotations, path, self.pick.as_ref());
+    }
+
+    /// All of it.
+    pub(super) fn way(self, rotations: &[Rotation], path: QpPath) -> Way {
+        let Route { ev, port, pick } = self;
+        let segment = match (path, &pick) {
+            (QpPath::Sprayed(rotation), Some(pick)) => rotations[rotation].spraying.segment(pick),
+            _ => None,
+        };
+        Way { ev, port, segment, pick }
+    }
+}
+
+#[inline(always)]
+fn take_pick(rotations: &mut [Rotation], path: QpPath, pick: Option<&Pick>) {
+    if let (QpPath::Sprayed(rotation), Some(pick)) = (path, pick) {
+        rotations[rotation].spraying.take(pick);
+    }
+}
+
 /// Ports that take no more during one call of transmit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FullPorts {
@@ -50,11 +102,6 @@ impl FullPorts {
         self.full == self.all
     }
 
-    /// As bits.
-    pub(super) const fn mask(self) -> PortMask {
-        self.full
-    }
-
     pub(super) const fn has(self, port: PortId) -> bool {
         self.full >> (port.0 & 7) & 1 == 1
     }
@@ -66,7 +113,7 @@ pub(super) const fn all_ports(ports: usize) -> PortMask {
 }
 
 /// The engine's number of a port that profiles count from 1.
-pub(super) const fn engine_port(port: u8) -> PortId {
+const fn engine_port(port: u8) -> PortId {
     PortId(port.saturating_sub(1))
 }
 
@@ -107,23 +154,23 @@ impl Nic {
         at: usize,
         full: FullPorts,
     ) -> Result<Way, NoPath> {
+        let own = self.port_of(path, port, at);
+        Ok(Route::next(&mut self.rotations, now, path, own, full)?.way(&self.rotations, path))
+    }
+
+    /// The port of a QP that is not sprayed, by [`Nic::own_port`]. Of one that is sprayed it has no meaning.
+    #[inline]
+    pub(super) fn port_of(&self, path: QpPath, own: PortId, at: usize) -> PortId {
         match path {
-            QpPath::Sprayed(rotation) => {
-                let spraying = &mut self.rotations[rotation].spraying;
-                let pick = spraying.choose(now, full.full)?;
-                let segment = spraying.segment(&pick);
-                Ok(Way { ev: pick.value, port: engine_port(pick.port()), segment, pick: Some(pick) })
-            }
-            QpPath::Own(udp_port) => self.own_way(udp_port.into(), port, at, full),
+            QpPath::Sprayed(_) => own,
+            QpPath::Own(_) => self.own_port(own, at),
         }
     }
 
     /// The frame that took a way goes out.
     #[inline]
     pub(super) fn take_way(&mut self, path: QpPath, way: &Way) {
-        if let (QpPath::Sprayed(rotation), Some(pick)) = (path, &way.pick) {
-            self.rotations[rotation].spraying.take(pick);
-        }
+        take_pick(&mut self.rotations, path, way.pick.as_ref());
     }
 
     /// The way of an answer that carries back the value `ev`: a port and a path of its own choice.
@@ -265,7 +312,7 @@ impl ReplyFrom {
 }
 
 impl Way {
-    pub(super) const fn plain(ev: u32, port: PortId) -> Way {
+    const fn plain(ev: u32, port: PortId) -> Way {
         Way { ev, port, segment: None, pick: None }
     }
 }

@@ -4,15 +4,15 @@ use super::group::Group;
 use super::host::HostBuffer;
 use super::lending::lead;
 use super::limits::Limits;
-use super::qp::QpPath;
-use super::rotations::{FullPorts, Rotation, Way, engine_port};
+use super::rotations::{FullPorts, Rotation, Route};
+use super::stall::refuse;
 use super::tap::PacketKind::Write;
 use super::tap::{Direction, Leaving, TapSlot, show};
 use super::transmit::{Accepting, ECT0, Quota, Run, Turn, await_port};
 use super::{Nic, NicParams, Pieces, PortId, Qp, Qpn, Stats, TxBurst};
 use crate::Ns;
 use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
-use crate::path::{NoPath, Pick};
+use crate::path::NoPath;
 use crate::transport::{Outgoing, Psn, RttMode};
 use crate::wire::{Bth, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, padding};
 use std::collections::VecDeque;
@@ -37,14 +37,6 @@ pub(super) struct Sender<'a> {
     full: &'a mut FullPorts,
     /// Frames written last, of one run, and their port.
     written: Option<(PortId, Accepting)>,
-}
-
-/// Where a data packet goes: its way, but for the path of an outer header.
-#[derive(Clone, Copy)]
-struct Route {
-    ev: u32,
-    port: PortId,
-    pick: Option<Pick>,
 }
 
 /// A data packet that is to be written, and where it goes.
@@ -87,10 +79,7 @@ impl Nic {
     #[inline(always)]
     pub(super) fn sender<'a>(&'a mut self, now: Ns, slot: u32, full: &'a mut FullPorts) -> Option<Sender<'a>> {
         let qp = self.qps.get(slot as usize)?.as_deref()?;
-        let own_port = match qp.path {
-            QpPath::Sprayed(_) => qp.port,
-            QpPath::Own(_) => self.own_port(qp.port, qp.destination),
-        };
+        let own_port = self.port_of(qp.path, qp.port, qp.destination);
         let qp = self.qps.get_mut(slot as usize)?.as_deref_mut()?;
         Some(Sender {
             group: self.groups.get_mut(qp.group)?,
@@ -179,7 +168,7 @@ impl Sender<'_> {
         if !self.limits.may_fetch(self.now, len as u64) {
             return Turn::NoFetch;
         }
-        let route = match self.route() {
+        let route = match Route::next(self.rotations, self.now, self.qp.path, self.own_port, *self.full) {
             Ok(route) => route,
             Err(why) => return Turn::NoWay(why),
         };
@@ -187,7 +176,7 @@ impl Sender<'_> {
             0 => None,
             _ => match self.memory.local(self.qp.domain, packet.local_key, packet.local_va, payload) {
                 Ok(source) => Some(source),
-                Err(_) => return Turn::BadRange,
+                Err(_) => return Turn::Unused,
             },
         };
         let marks = Marks { ev: route.ev, dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
@@ -203,47 +192,16 @@ impl Sender<'_> {
         match written {
             Written::Yes => {}
             Written::NoSlot => {
-                self.refused(route.port);
+                refuse(self.stalled, self.now, route.port, self.full);
                 return Turn::NoWay(NoPath::PortsFull);
             }
             Written::Misfit => return Turn::NoFetch,
         }
         let packet_timer = self.account(&packet, route.ev);
-        self.take(&route);
+        route.take(self.rotations, self.qp.path);
         let accepting = Accepting::one(len, true, packet_timer);
         self.committed(route.port, accepting, payload);
         Turn::Sent
-    }
-
-    /// The way of the next packet: the next value of the rotation, or the QP's own.
-    #[inline(always)]
-    fn route(&mut self) -> Result<Route, NoPath> {
-        match self.qp.path {
-            QpPath::Sprayed(rotation) => {
-                let pick = self.rotations[rotation].spraying.choose(self.now, self.full.mask())?;
-                Ok(Route { ev: pick.value, port: engine_port(pick.port()), pick: Some(pick) })
-            }
-            QpPath::Own(_) if self.full.has(self.own_port) => Err(NoPath::PortsFull),
-            QpPath::Own(udp_port) => Ok(Route { ev: udp_port.into(), port: self.own_port, pick: None }),
-        }
-    }
-
-    /// The packet that was to take a way goes out.
-    #[inline(always)]
-    fn take(&mut self, route: &Route) {
-        if let (QpPath::Sprayed(rotation), Some(pick)) = (self.qp.path, &route.pick) {
-            self.rotations[rotation].spraying.take(pick);
-        }
-    }
-
-    /// All of a way.
-    fn way(&self, route: Route) -> Way {
-        let Route { ev, port, pick } = route;
-        let segment = match (self.qp.path, &pick) {
-            (QpPath::Sprayed(rotation), Some(pick)) => self.rotations[rotation].spraying.segment(pick),
-            _ => None,
-        };
-        Way { ev, port, segment, pick }
     }
 
     /// Puts the addresses of the frame's way into it, where they are not the template's.
@@ -256,7 +214,7 @@ impl Sender<'_> {
 
     #[inline(never)]
     fn address_to(&self, frame: &mut [u8], route: Route, marks: Marks) {
-        self.qp.address(frame, &self.way(route), marks);
+        self.qp.address(frame, &route.way(self.rotations, self.qp.path), marks);
     }
 
     /// Do port, and whoever looks on, let payload be lent?
@@ -284,7 +242,7 @@ impl Sender<'_> {
         if !qp.template.seal(frame, body, payload) {
             return Written::Misfit;
         }
-        let way = self.tap.is_some().then(|| self.way(route));
+        let way = self.tap.is_some().then(|| route.way(self.rotations, qp.path));
         if let (Some(tap), Some(way)) = (&mut *self.tap, &way) {
             let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
             let (at, psn) = (self.now, packet.psn.get());
@@ -396,15 +354,6 @@ impl Sender<'_> {
     fn hand_over(&mut self) {
         if let Some((port, frames)) = self.written.take() {
             await_port(self.accepting, self.stalled, self.now, port, frames);
-        }
-    }
-
-    /// A port has no room for a frame: it takes no more in this turn.
-    #[cold]
-    fn refused(&mut self, port: PortId) {
-        self.full.add(port);
-        if let Some(stalled) = self.stalled.get_mut(usize::from(port.0)) {
-            stalled.get_or_insert(self.now);
         }
     }
 }

@@ -13,14 +13,20 @@ use crate::Ns;
 use crate::path::PortMask;
 use crate::transport::Fault;
 
+/// A port has no room for a frame: it stalls from now on, unless it has before, and takes no more in this turn.
+#[cold]
+pub(super) fn refuse(stalled: &mut [Option<Ns>], now: Ns, port: PortId, full: &mut FullPorts) {
+    full.add(port);
+    if let Some(stalled) = stalled.get_mut(usize::from(port.0)) {
+        stalled.get_or_insert(now);
+    }
+}
+
 impl Nic {
     /// A port has no room for a frame: it takes no more in this turn.
     #[inline]
     pub(super) fn refused(&mut self, now: Ns, port: PortId, full: &mut FullPorts) {
-        full.add(port);
-        if let Some(stalled) = self.stalled.get_mut(usize::from(port.0)) {
-            stalled.get_or_insert(now);
-        }
+        refuse(&mut self.stalled, now, port, full);
     }
 
     /// A port took frames.

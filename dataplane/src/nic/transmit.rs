@@ -82,10 +82,8 @@ pub(super) enum Turn {
     Sent,
     /// Nothing to send, or the window is full: out of the round until something changes.
     Over,
-    /// A QP ended instead of sending: the turn is not used.
+    /// The local range of a QP's packet is not registered (any more): the QP ends instead of sending, and the turn is not used.
     Unused,
-    /// The local range of a QP's packet is not registered: it is to end.
-    BadRange,
     /// Its ports take no more for now, or all its values are denied.
     NoWay(NoPath),
     /// The egress buffer is full, or the host's link is busy.
@@ -206,7 +204,7 @@ impl Nic {
                     self.groups[at].rest();
                     self.round.pop_front();
                 }
-                Turn::Unused | Turn::BadRange => {}
+                Turn::Unused => {}
                 Turn::NoFetch => break,
                 Turn::NoWay(NoPath::PortsFull) if full.is_everything() => break,
                 // One more port is full: the group's next value may be of another.
@@ -331,7 +329,8 @@ impl Nic {
     ) -> Option<Turn> {
         let room = self.groups[at].window.can_send(self.params.transport.full());
         let turn = self.sender(now, slot, ports)?.send_again(out, room)?;
-        Some(self.check_range(now, slot, turn))
+        self.end_unused(now, slot, turn);
+        Some(turn)
     }
 
     /// New packets of a group, as many as it may send. How many were sent, and how the last turn went.
@@ -369,20 +368,21 @@ impl Nic {
                 }
                 // The window is full.
                 Run::Ended(Turn::Over) => break,
-                Run::Ended(turn) => return (sent, self.check_range(now, slot, turn)),
+                Run::Ended(turn) => {
+                    self.end_unused(now, slot, turn);
+                    return (sent, turn);
+                }
             }
         }
         (sent, stuck.map_or(Turn::Over, Turn::NoWay))
     }
 
-    /// A QP whose local range is not registered (any more) ends.
+    /// A QP ends that could not use its turn.
     #[inline]
-    fn check_range(&mut self, now: Ns, slot: u32, turn: Turn) -> Turn {
-        if turn != Turn::BadRange {
-            return turn;
+    fn end_unused(&mut self, now: Ns, slot: u32, turn: Turn) {
+        if turn == Turn::Unused {
+            self.fail(now, slot as usize, Some(Fault::LocalProtection));
         }
-        self.fail(now, slot as usize, Some(Fault::LocalProtection));
-        Turn::Unused
     }
 
     /// Of many QPs each has long left the caches when its turn comes: they are asked for those whose turns are next, so that they come while

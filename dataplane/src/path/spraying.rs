@@ -152,8 +152,6 @@ pub struct Spraying {
     denied: usize,
     ports_out: PortMask,
     min_active: u32,
-    /// Values have SRv6 paths.
-    segmented: bool,
     assumed_bad_ns: Option<u64>,
     /// When the first bad value comes back by itself.
     recover_at: Option<Ns>,
@@ -178,7 +176,6 @@ impl Spraying {
         let cursor = rng.random_range(0..rotation.len());
         let usable = Usable::All;
         let min_active = set.min_active;
-        let segmented = values.iter().any(|value| value.ev.segment.is_some());
         let allowed = values.iter().filter(|value| value.turns > 0).count();
         Spraying {
             values,
@@ -194,7 +191,6 @@ impl Spraying {
             denied: 0,
             ports_out: 0,
             min_active,
-            segmented,
             assumed_bad_ns,
             recover_at: None,
         }
@@ -255,7 +251,7 @@ impl Spraying {
     #[inline]
     #[must_use]
     pub fn segment(&self, pick: &Pick) -> Option<Ipv6Addr> {
-        if self.segmented { self.values[pick.index as usize].ev.segment } else { None }
+        self.values[pick.index as usize].ev.segment
     }
 
     /// The port and SRv6 path that the next reply takes: paths take turns for replies too, apart from the rotation of the data.
