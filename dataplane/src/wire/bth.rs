@@ -55,22 +55,25 @@ impl Bth {
     // Always: a header that is returned in memory is written and read field by field.
     #[inline(always)]
     pub fn read(from: &[u8], at: usize) -> Result<Bth, Refusal> {
-        let b: &[u8; 12] = bytes(from, at).ok_or(Refusal::TruncatedBth)?;
-        if b[1] & 0x0F != 0 {
+        let &[b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11] = bytes(from, at).ok_or(Refusal::TruncatedBth)?;
+        let first = u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        let last = u32::from_be_bytes([b8, b9, b10, b11]);
+        let (flags, asks) = (first >> 48, last >> 24);
+        if flags & 0x0F != 0 {
             return Err(Refusal::BadTransportVersion);
         }
-        let opcode = Opcode::from_u8(b[0]).ok_or(Refusal::UnknownOpcode)?;
+        let opcode = Opcode::from_u8((first >> 56) as u8).ok_or(Refusal::UnknownOpcode)?;
         Ok(Bth {
             opcode,
-            se: b[1] & 0x80 != 0,
-            m: b[1] & 0x40 != 0,
-            pad: (b[1] >> 4) & 3,
-            pkey: u16::from_be_bytes([b[2], b[3]]),
-            dqp: u32::from_be_bytes([0, b[5], b[6], b[7]]),
-            ack_request: b[8] & 0x80 != 0,
-            rtx: b[8] & 0x20 != 0,
-            tsh: b[8] & 0x10 != 0,
-            psn: u32::from_be_bytes([0, b[9], b[10], b[11]]),
+            se: flags & 0x80 != 0,
+            m: flags & 0x40 != 0,
+            pad: (flags >> 4) as u8 & 3,
+            pkey: (first >> 32) as u16,
+            dqp: first as u32 & 0x00FF_FFFF,
+            ack_request: asks & 0x80 != 0,
+            rtx: asks & 0x20 != 0,
+            tsh: asks & 0x10 != 0,
+            psn: last & 0x00FF_FFFF,
         })
     }
 

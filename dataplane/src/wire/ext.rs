@@ -335,6 +335,9 @@ pub enum Ext {
     Cut,
 }
 
+/// Bytes of METH and RETH.
+const PLAIN: usize = 20;
+
 #[inline]
 const fn be16(b: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([b[at], b[at + 1]])
@@ -360,7 +363,7 @@ impl WriteHeaders {
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
-        20 + if self.timestamp.is_some() { 4 } else { 0 } + if self.immediate.is_some() { 4 } else { 0 }
+        PLAIN + if self.timestamp.is_some() { 4 } else { 0 } + if self.immediate.is_some() { 4 } else { 0 }
     }
 
     /// Never: METH and RETH are always there.
@@ -370,7 +373,7 @@ impl WriteHeaders {
     }
 
     #[inline(always)]
-    fn read(from: &[u8], mut at: usize, bth: &Bth) -> Result<WriteHeaders, Refusal> {
+    pub(super) fn read(from: &[u8], mut at: usize, bth: &Bth) -> Result<WriteHeaders, Refusal> {
         let m: &[u8; 4] = bytes(from, at).ok_or(Refusal::TruncatedMeth)?;
         at += 4;
         let mut timestamp = None;
@@ -415,7 +418,12 @@ impl ExtHeaders for WriteHeaders {
     #[inline(always)]
     fn put(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.len();
-        self.write(&mut Cursor { out: out.get_mut(..len)?, at: 0 });
+        // Most have neither timestamp nor immediate data.
+        if len == PLAIN {
+            self.write(&mut Cursor { out: out.first_chunk_mut::<PLAIN>()?, at: 0 });
+        } else {
+            self.write(&mut Cursor { out: out.get_mut(..len)?, at: 0 });
+        }
         Some(len)
     }
 }
@@ -573,6 +581,11 @@ impl EndpointResponse {
 impl Aeth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
+
+    #[inline]
+    fn write(&self, out: &mut Cursor<'_>) {
+        out.put32(u32::from(self.syndrome) << 24 | (self.msn & 0x00FF_FFFF));
+    }
 }
 
 impl Ext {
@@ -603,7 +616,7 @@ impl Ext {
             Opcode::Probe => Probe::LEN,
             Opcode::EndpointRequest => EndpointRequest::LEN,
             Opcode::EndpointResponse => EndpointResponse::LEN,
-            opcode => 20 + if bth.tsh { 4 } else { 0 } + if opcode.has_immediate() { 4 } else { 0 },
+            opcode => PLAIN + if bth.tsh { 4 } else { 0 } + if opcode.has_immediate() { 4 } else { 0 },
         }
     }
 
@@ -648,21 +661,39 @@ impl ExtHeaders for Ext {
 
     #[inline]
     fn put(&self, out: &mut [u8]) -> Option<usize> {
-        let len = self.len();
-        let mut out = Cursor { out: out.get_mut(..len)?, at: 0 };
         match self {
-            Ext::Write(headers) => headers.write(&mut out),
-            Ext::Ack(aeth) => out.put32(u32::from(aeth.syndrome) << 24 | (aeth.msn & 0x00FF_FFFF)),
-            Ext::Sack(sack) => sack.write(&mut out),
-            Ext::Nack(nack) => nack.write(&mut out),
-            Ext::Probe(probe) => probe.write(&mut out),
-            Ext::EndpointRequest(request) => request.write(&mut out),
-            Ext::EndpointResponse(response) => response.write(&mut out),
-            Ext::Cut => {}
+            Ext::Write(headers) => headers.put(out),
+            Ext::Ack(aeth) => aeth.put(out),
+            Ext::Sack(sack) => sack.put(out),
+            Ext::Nack(nack) => nack.put(out),
+            Ext::Probe(probe) => probe.put(out),
+            Ext::EndpointRequest(request) => request.put(out),
+            Ext::EndpointResponse(response) => response.put(out),
+            Ext::Cut => Some(0),
         }
-        Some(len)
     }
 }
+
+/// Headers of one length.
+macro_rules! fixed {
+    ($($headers:ty)*) => {$(
+        impl ExtHeaders for $headers {
+            #[inline]
+            fn ext_len(&self) -> usize {
+                <$headers>::LEN
+            }
+
+            // Where the length is known, so are all places.
+            #[inline]
+            fn put(&self, out: &mut [u8]) -> Option<usize> {
+                self.write(&mut Cursor { out: out.first_chunk_mut::<{ <$headers>::LEN }>()?, at: 0 });
+                Some(<$headers>::LEN)
+            }
+        }
+    )*};
+}
+
+fixed! { Aeth Sack Nack Probe EndpointRequest EndpointResponse }
 
 /// Writes one field after the other. What does not fit is left out: callers size the buffer by `len()`.
 struct Cursor<'a> {

@@ -10,11 +10,18 @@ use std::sync::OnceLock;
 const HEADERS_MAX: usize = 60 + 8 + Bth::LEN;
 /// Bytes that go through at once with the headers: a small packet, all of it.
 const AT_ONCE: usize = 144;
+/// Where the IP header stands among them: before it is room for ones and zeros.
+const IP_PLACE: usize = 2 * STEP;
 /// The register when the first four of the eight bytes of ones have met the ones that it begins with: zero, as a finished CRC has it. Bytes of zeros
 /// do not change that, so they may fill up what goes through at once.
 const AFTER_FOUR: u32 = u32::MAX;
-/// A register with that. To make one looks at what the processor can do, which takes too long for each packet.
-static BEGUN: OnceLock<crc32fast::Hasher> = OnceLock::new();
+/// And when all eight have.
+const AFTER_EIGHT: u32 = 0x2144_DF1C;
+/// Registers with these. To make one looks at what the processor can do, which takes too long for each packet.
+static BEGUN: OnceLock<[crc32fast::Hasher; 2]> = OnceLock::new();
+/// What stands before the IP header at least, addresses and type of Ethernet, and what stands there while the CRC goes over it.
+const LINK: usize = 14;
+const ZEROS_AND_ONES: [u8; LINK] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF];
 /// What the CRC is done with at a time.
 const STEP: usize = 16;
 
@@ -32,19 +39,44 @@ impl Icrc {
         let headers =
             (udp_at + 8 + Bth::LEN).checked_sub(ip_at).filter(|&headers| headers <= HEADERS_MAX.min(all.len()))?;
         // The ones, and the headers with what follows or without.
-        let now = if all.len() + 4 <= AT_ONCE { all.len() } else { headers };
-        let len = (4 + now).next_multiple_of(STEP);
-        let mut masked = [0; AT_ONCE];
-        let run = masked.get_mut(len - now - 4..len)?;
-        let (ones, run) = run.split_first_chunk_mut::<4>()?;
-        *ones = [0xFF; 4];
-        run.copy_from_slice(all.get(..now)?);
-        mask(run, udp_at - ip_at)?;
-        let mut crc = BEGUN.get_or_init(|| crc32fast::Hasher::new_with_initial(AFTER_FOUR)).clone();
-        crc.update(masked.get(..len)?);
+        let now = if all.len() <= AT_ONCE { all.len() } else { headers };
+        let mut masked = [0; IP_PLACE + AT_ONCE];
+        masked[IP_PLACE - 4..IP_PLACE].copy_from_slice(&[0xFF; 4]);
+        masked.get_mut(IP_PLACE..IP_PLACE + now)?.copy_from_slice(all.get(..now)?);
+        mask(masked.last_chunk_mut::<AT_ONCE>()?, udp_at - ip_at)?;
+        // With as many zeros before the ones as make whole steps of it all.
+        let from = IP_PLACE - 4 - (STEP - 4).wrapping_sub(now) % STEP;
+        let mut crc = begun()[0].clone();
+        crc.update(masked.get(from..IP_PLACE + now)?);
         if now < all.len() {
             crc.update(all.get(now..)?);
         }
+        Some(Icrc(crc))
+    }
+
+    /// As [`Icrc::over`], where the frame may be written: what is masked is so in place, and then put back.
+    #[inline]
+    #[must_use]
+    pub fn over_mut(frame: &mut [u8], ip_at: usize, udp_at: usize) -> Option<Icrc> {
+        let begun = begun();
+        let link_at = ip_at.checked_sub(LINK)?;
+        let (link, all) = frame.get_mut(link_at..)?.split_first_chunk_mut::<LINK>()?;
+        let (ip, above) = all.split_at_mut_checked(udp_at - ip_at)?;
+        let (ip, above) = (ip.first_chunk_mut::<20>()?, above.first_chunk_mut::<20>()?);
+        let saved = (*link, *ip, *above);
+        *link = ZEROS_AND_ONES;
+        mask_ip(ip);
+        mask_above(above);
+        // With as many zeros and ones before the IP header as make whole steps of it all.
+        let (crc, lead) = match (STEP - 4).wrapping_sub(frame.len() - ip_at) % STEP {
+            zeros if zeros + 4 <= LINK => (&begun[0], zeros + 4),
+            _ => (&begun[1], 0),
+        };
+        let mut crc = crc.clone();
+        crc.update(&frame[ip_at - lead..]);
+        let (link, all) = frame.get_mut(link_at..)?.split_first_chunk_mut::<LINK>()?;
+        let (ip, above) = all.split_at_mut_checked(udp_at - ip_at)?;
+        (*link, *ip.first_chunk_mut()?, *above.first_chunk_mut()?) = saved;
         Some(Icrc(crc))
     }
 
@@ -62,20 +94,33 @@ impl Icrc {
     }
 }
 
+#[inline]
+fn begun() -> &'static [crc32fast::Hasher; 2] {
+    BEGUN.get_or_init(|| [AFTER_FOUR, AFTER_EIGHT].map(crc32fast::Hasher::new_with_initial))
+}
+
 /// Sets what the network may change to ones, in headers that begin with IP and have UDP at `udp`.
 #[inline]
-fn mask(headers: &mut [u8], udp: usize) -> Option<()> {
-    let ip = headers.first_chunk_mut::<20>()?;
+fn mask(headers: &mut [u8; AT_ONCE], udp: usize) -> Option<()> {
+    mask_ip(headers.first_chunk_mut()?);
+    mask_above(headers.get_mut(udp..)?.first_chunk_mut()?);
+    Some(())
+}
+
+#[inline]
+const fn mask_ip(ip: &mut [u8; 20]) {
     match ip[0] >> 4 {
         // Type of service, time to live, header checksum.
         4 => (ip[1], ip[8], ip[10], ip[11]) = (0xFF, 0xFF, 0xFF, 0xFF),
         // Traffic class and flow label, hop limit.
         _ => (ip[0], ip[1], ip[2], ip[3], ip[7]) = (ip[0] | 0x0F, 0xFF, 0xFF, 0xFF, 0xFF),
     }
-    // The checksum of UDP, and the reserved byte of the BTH.
-    let rest = headers.get_mut(udp..)?.first_chunk_mut::<20>()?;
-    (rest[6], rest[7], rest[12]) = (0xFF, 0xFF, 0xFF);
-    Some(())
+}
+
+/// The checksum of UDP, and the reserved byte of the BTH.
+#[inline]
+const fn mask_above(udp_and_bth: &mut [u8; 20]) {
+    (udp_and_bth[6], udp_and_bth[7], udp_and_bth[12]) = (0xFF, 0xFF, 0xFF);
 }
 
 #[cfg(test)]
@@ -92,11 +137,18 @@ mod tests {
                     frame[ip_at] = version << 4 | 5;
                     let mut all = vec![0xFF; 8];
                     all.extend(&frame[ip_at..]);
-                    mask(&mut all[8..], ip_len).unwrap();
+                    mask_ip(all[8..].first_chunk_mut().unwrap());
+                    mask_above(all[8 + ip_len..].first_chunk_mut().unwrap());
                     let icrc = Icrc::over(&frame, ip_at, udp_at).unwrap().finish();
                     assert_eq!(icrc, crc32fast::hash(&all).to_le_bytes(), "IPv{version}, {ip_len}, {ip_at}, {len}");
+                    let before = frame.clone();
+                    let in_place = Icrc::over_mut(&mut frame, ip_at, udp_at).map(Icrc::finish);
+                    assert_eq!(in_place, (ip_at >= LINK).then_some(icrc), "IPv{version}, {ip_len}, {ip_at}, {len}");
+                    assert_eq!(frame, before);
                 }
-                assert!(Icrc::over(&vec![0x45; udp_at + 19], ip_at, udp_at).is_none(), "no BTH");
+                let mut short = vec![0x45; udp_at + 19];
+                assert!(Icrc::over(&short, ip_at, udp_at).is_none(), "no BTH");
+                assert!(Icrc::over_mut(&mut short, ip_at, udp_at).is_none(), "no BTH");
             }
         }
     }

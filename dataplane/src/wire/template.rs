@@ -302,18 +302,19 @@ impl Template {
             below[at..at + 4].copy_from_slice(&OuterMarks::of(outer.path, marks).first_word());
             below[at + 4..at + 6].copy_from_slice(&((len - at - 40) as u16).to_be_bytes());
         }
+        let ip: &mut [u8; 20] = below.get_mut(ip_at..)?.first_chunk_mut()?;
         if self.v6 {
             let first = 6 << 28 | u32::from(traffic_class) << 20 | marks.ev >> 16;
-            below[ip_at..ip_at + 4].copy_from_slice(&first.to_be_bytes());
-            below[ip_at + 4..ip_at + 6].copy_from_slice(&udp_len.to_be_bytes());
+            ip[..4].copy_from_slice(&first.to_be_bytes());
+            ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
         } else {
-            below[ip_at + 1] = traffic_class;
-            below[ip_at + 2..ip_at + 4].copy_from_slice(&ip_len.to_be_bytes());
-            let checksum = self.ipv4_checksum(traffic_class, ip_len);
-            below[ip_at + 10..ip_at + 12].copy_from_slice(&checksum.to_be_bytes());
+            ip[1] = traffic_class;
+            ip[2..4].copy_from_slice(&ip_len.to_be_bytes());
+            ip[10..12].copy_from_slice(&self.ipv4_checksum(traffic_class, ip_len).to_be_bytes());
         }
-        below[udp_at..udp_at + 2].copy_from_slice(&(marks.ev as u16).to_be_bytes());
-        below[udp_at + 4..udp_at + 6].copy_from_slice(&udp_len.to_be_bytes());
+        let udp: &mut [u8; 8] = below.last_chunk_mut()?;
+        udp[..2].copy_from_slice(&(marks.ev as u16).to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
         let mut bth = *bth;
         bth.pad = padding(payload) as u8;
         let bth_at = self.len();
@@ -354,8 +355,8 @@ impl Template {
     /// Begins the iCRC of a frame over its first bytes: all headers, and what follows them.
     #[inline]
     #[must_use]
-    pub fn icrc_over(&self, head: &[u8]) -> Option<Icrc> {
-        Icrc::over(head, self.ip_at.into(), self.udp_at.into())
+    pub fn icrc_over(&self, head: &mut [u8]) -> Option<Icrc> {
+        Icrc::over_mut(head, self.ip_at.into(), self.udp_at.into())
     }
 
     /// Writes what follows the payload, over which `icrc` went last: `pad` bytes (0 to 3) and the iCRC. `false` when `tail` is too short.
