@@ -76,13 +76,16 @@ pub struct Ip {
     pub flow_label: u32,
 }
 
-/// Where the layers of a frame begin and end, in bytes from its first.
+/// The layers of a frame: where they stand, and where they begin and end, in bytes from its first.
+// Read field by field only where a field is used: what is kept until then takes room and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layers {
-    pub(super) link: Link,
-    /// The header that MRC judges: under SRv6 the inner one, with what switches wrote into the outer.
-    pub(super) ip: Ip,
-    /// First byte of that header.
+pub(super) struct Layers<'h> {
+    ethernet: Ethernet<'h>,
+    header: Header<'h>,
+    /// Codepoint and ECN field as MRC judges them: under SRv6 the inner header's, with what switches wrote into the outer.
+    pub(super) dscp: u8,
+    ecn: u8,
+    /// First byte of the IP header that MRC judges: under SRv6 the inner one.
     pub(super) ip_at: usize,
     /// First byte of the outer IPv6 header.
     pub(super) outer_at: Option<NonZeroU8>,
@@ -92,83 +95,152 @@ pub(super) struct Layers {
     pub(super) udp_at: usize,
     /// End of what IP says it carries; the frame may have trailing bytes.
     pub(super) ip_end: usize,
-    pub(super) udp: Udp,
+    udp: &'h [u8; 8],
 }
 
-/// Reads Ethernet and VLAN tags: the link header, the EtherType and where its payload begins.
-#[inline]
-fn read_link(head: &[u8]) -> Result<(Link, u16, usize), Refusal> {
-    let eth: &[u8; 14] = bytes(head, 0).ok_or(Refusal::TruncatedEthernet)?;
-    let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = eth;
-    let mut link =
-        Link { destination: MacAddr([d0, d1, d2, d3, d4, d5]), source: MacAddr([s0, s1, s2, s3, s4, s5]), vlan: None };
-    let mut ethertype = u16::from_be_bytes([t0, t1]);
-    let mut at = 14;
+impl Layers<'_> {
+    #[inline(always)]
+    pub(super) fn link(&self) -> Link {
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *self.ethernet.header;
+        let (destination, source) = (MacAddr([d0, d1, d2, d3, d4, d5]), MacAddr([s0, s1, s2, s3, s4, s5]));
+        Link { destination, source, vlan: self.ethernet.vlan }
+    }
+
+    #[inline(always)]
+    pub(super) fn ip(&self) -> Ip {
+        Ip { dscp: self.dscp, ecn: self.ecn, ..self.header.read() }
+    }
+
+    #[inline(always)]
+    pub(super) fn udp_source(&self) -> u16 {
+        u16::from_be_bytes([self.udp[0], self.udp[1]])
+    }
+
+    #[inline(always)]
+    pub(super) fn udp_destination(&self) -> u16 {
+        u16::from_be_bytes([self.udp[2], self.udp[3]])
+    }
+
+    /// What UDP says for the length of its header and what follows.
+    #[inline(always)]
+    pub(super) fn udp_len(&self) -> usize {
+        u16::from_be_bytes([self.udp[4], self.udp[5]]).into()
+    }
+}
+
+/// Ethernet and its tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ethernet<'h> {
+    header: &'h [u8; 14],
+    /// The outer tag.
+    vlan: Option<u16>,
+    /// What follows.
+    ethertype: u16,
+    /// Where that begins.
+    end: usize,
+}
+
+#[inline(always)]
+fn read_ethernet(head: &[u8]) -> Result<Ethernet<'_>, Refusal> {
+    let header: &[u8; 14] = bytes(head, 0).ok_or(Refusal::TruncatedEthernet)?;
+    let mut ethertype = u16::from_be_bytes([header[12], header[13]]);
+    let (mut vlan, mut at) = (None, 14);
     for _ in 0..VLAN_TAGS_MAX {
         if ethertype != ETHERTYPE_VLAN && ethertype != ETHERTYPE_QINQ {
             break;
         }
         let &[c0, c1, t0, t1] = bytes(head, at).ok_or(Refusal::TruncatedVlan)?;
-        link.vlan = link.vlan.or(Some(u16::from_be_bytes([c0, c1])));
+        vlan = vlan.or(Some(u16::from_be_bytes([c0, c1])));
         ethertype = u16::from_be_bytes([t0, t1]);
         at += 4;
     }
-    Ok((link, ethertype, at))
+    Ok(Ethernet { header, vlan, ethertype, end: at })
 }
 
-#[inline]
-fn v4(b: &[u8; 20], at: usize) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(b[at], b[at + 1], b[at + 2], b[at + 3]))
+/// An IP header whose version, and over IPv4 length and fragment, are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header<'h> {
+    V4(&'h [u8; 20]),
+    V6(&'h [u8; 40]),
 }
 
-/// An IP header, the protocol that follows, and the lengths of the header and of the packet.
-type IpHeader = (Ip, u8, usize, usize);
+impl<'h> Header<'h> {
+    #[inline(always)]
+    fn v4(head: &'h [u8], at: usize) -> Result<Header<'h>, Refusal> {
+        let b: &[u8; 20] = bytes(head, at).ok_or(Refusal::TruncatedIpv4)?;
+        let header = Header::V4(b);
+        if b[0] >> 4 != 4 || header.len() < 20 {
+            return Err(Refusal::BadIpHeader);
+        }
+        if head.len() < at + header.len() {
+            return Err(Refusal::TruncatedIpv4);
+        }
+        // More fragments, or a fragment offset.
+        if u16::from_be_bytes([b[6], b[7]]) & 0x3FFF != 0 {
+            return Err(Refusal::Fragment);
+        }
+        Ok(header)
+    }
 
-#[inline]
-fn read_ipv4(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
-    let b: &[u8; 20] = bytes(head, at).ok_or(Refusal::TruncatedIpv4)?;
-    let header_len = usize::from(b[0] & 0x0F) * 4;
-    if b[0] >> 4 != 4 || header_len < 20 {
-        return Err(Refusal::BadIpHeader);
+    #[inline(always)]
+    pub(super) fn v6(head: &'h [u8], at: usize) -> Result<Header<'h>, Refusal> {
+        let b: &[u8; 40] = bytes(head, at).ok_or(Refusal::TruncatedIpv6)?;
+        if b[0] >> 4 != 6 { Err(Refusal::BadIpHeader) } else { Ok(Header::V6(b)) }
     }
-    if head.len() < at + header_len {
-        return Err(Refusal::TruncatedIpv4);
-    }
-    // More fragments, or a fragment offset.
-    if u16::from_be_bytes([b[6], b[7]]) & 0x3FFF != 0 {
-        return Err(Refusal::Fragment);
-    }
-    let ip = Ip {
-        source: v4(b, 12),
-        destination: v4(b, 16),
-        dscp: b[1] >> 2,
-        ecn: b[1] & 3,
-        hop_limit: b[8],
-        flow_label: 0,
-    };
-    Ok((ip, b[9], header_len, usize::from(u16::from_be_bytes([b[2], b[3]]))))
-}
 
-#[inline]
-pub(super) fn read_ipv6(head: &[u8], at: usize) -> Result<IpHeader, Refusal> {
-    let b: &[u8; 40] = bytes(head, at).ok_or(Refusal::TruncatedIpv6)?;
-    let first = u32::from_be_bytes([b[0], b[1], b[2], b[3]]);
-    if first >> 28 != 6 {
-        return Err(Refusal::BadIpHeader);
+    /// Its length, and that of its options.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        match self {
+            Header::V4(b) => usize::from(b[0] & 0x0F) * 4,
+            Header::V6(_) => 40,
+        }
     }
-    let address = |from: usize| {
-        let octets: [u8; 16] = *bytes(b, from).unwrap_or(&[0; 16]);
-        IpAddr::V6(Ipv6Addr::from(octets))
-    };
-    let ip = Ip {
-        source: address(8),
-        destination: address(24),
-        dscp: ((first >> 22) & 0x3F) as u8,
-        ecn: ((first >> 20) & 3) as u8,
-        hop_limit: b[7],
-        flow_label: first & 0x000F_FFFF,
-    };
-    Ok((ip, b[6], 40, 40 + usize::from(u16::from_be_bytes([b[4], b[5]]))))
+
+    /// The length of the packet, this header included.
+    #[inline(always)]
+    fn packet_len(&self) -> usize {
+        match self {
+            Header::V4(b) => u16::from_be_bytes([b[2], b[3]]).into(),
+            Header::V6(b) => 40 + usize::from(u16::from_be_bytes([b[4], b[5]])),
+        }
+    }
+
+    /// What follows it.
+    #[inline(always)]
+    pub(super) fn next(&self) -> u8 {
+        match self {
+            Header::V4(b) => b[9],
+            Header::V6(b) => b[6],
+        }
+    }
+
+    #[inline(always)]
+    fn traffic_class(&self) -> u8 {
+        match self {
+            Header::V4(b) => b[1],
+            Header::V6(b) => b[0] << 4 | b[1] >> 4,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn read(&self) -> Ip {
+        let (dscp, ecn) = (self.traffic_class() >> 2, self.traffic_class() & 3);
+        match self {
+            Header::V4(b) => {
+                let address = |at: usize| IpAddr::V4(Ipv4Addr::new(b[at], b[at + 1], b[at + 2], b[at + 3]));
+                Ip { source: address(12), destination: address(16), dscp, ecn, hop_limit: b[8], flow_label: 0 }
+            }
+            Header::V6(b) => {
+                let address = |at: usize| {
+                    let octets: [u8; 16] = *bytes(&b[..], at).unwrap_or(&[0; 16]);
+                    IpAddr::V6(Ipv6Addr::from(octets))
+                };
+                let flow_label = u32::from_be_bytes([0, b[1] & 0x0F, b[2], b[3]]);
+                Ip { source: address(8), destination: address(24), dscp, ecn, hop_limit: b[7], flow_label }
+            }
+        }
+    }
 }
 
 /// What reads on above the layers.
@@ -176,7 +248,7 @@ pub(super) trait Above {
     type Read;
 
     // A trait, since a closure is not compiled into where it is called more than once.
-    fn read(&self, layers: &Layers) -> Result<Self::Read, Refusal>;
+    fn read(&self, layers: &Layers<'_>) -> Result<Self::Read, Refusal>;
 }
 
 /// Reads the layers below MRC of a frame whose first bytes are `head`, and goes on with them in `above`. The lengths are told, not judged: a
@@ -185,81 +257,78 @@ pub(super) trait Above {
 /// It is compiled once for each way that layers can look: where the ways met, all that was read would go through memory.
 #[inline(always)]
 pub(super) fn with_layers<A: Above>(head: &[u8], rules: &Rules, above: &A) -> Result<A::Read, Refusal> {
-    let (link, ethertype, at) = read_link(head)?;
-    match ethertype {
-        ETHERTYPE_IPV4 => match read_ipv4(head, at)? {
-            header @ (_, PROTOCOL_UDP, ..) => above.read(&plain(head, rules, link, at, header)?),
-            _ => Err(Refusal::NotUdp),
-        },
-        ETHERTYPE_IPV6 => match read_ipv6(head, at)? {
-            header @ (_, PROTOCOL_UDP, ..) => above.read(&plain(head, rules, link, at, header)?),
-            (ip, next, header_len, ip_len) => {
-                let outer = OuterHeader { ip, at, end: at + ip_len, behind: at + header_len, next };
-                above.read(&read_encapsulated(head, rules, link, outer)?)
-            }
-        },
-        _ => Err(Refusal::NotIp),
+    let ethernet = read_ethernet(head)?;
+    let header = match ethernet.ethertype {
+        ETHERTYPE_IPV4 => Header::v4(head, ethernet.end)?,
+        ETHERTYPE_IPV6 => Header::v6(head, ethernet.end)?,
+        _ => return Err(Refusal::NotIp),
+    };
+    let below = Below { ethernet, header };
+    match header {
+        Header::V4(_) if header.next() == PROTOCOL_UDP => above.read(&below.plain(head, rules)?),
+        Header::V4(_) => Err(Refusal::NotUdp),
+        Header::V6(_) if header.next() == PROTOCOL_UDP => above.read(&below.plain(head, rules)?),
+        Header::V6(_) => above.read(&below.encapsulated(head, rules)?),
     }
 }
 
-/// The layers of a frame whose one IP header, at `at`, UDP follows.
+/// Ethernet and the first IP header.
+struct Below<'h> {
+    ethernet: Ethernet<'h>,
+    header: Header<'h>,
+}
+
+impl<'h> Below<'h> {
+    /// The layers of a frame whose one IP header UDP follows.
+    #[inline(always)]
+    fn plain(&self, head: &'h [u8], rules: &Rules) -> Result<Layers<'h>, Refusal> {
+        let &Below { ethernet, header } = self;
+        let at = ethernet.end;
+        let (udp_at, ip_end) = (at + header.len(), at + header.packet_len());
+        let udp = read_udp(head, udp_at, rules)?;
+        let (dscp, ecn) = (header.traffic_class() >> 2, header.traffic_class() & 3);
+        Ok(Layers { ethernet, header, dscp, ecn, ip_at: at, outer_at: None, outer_end: ip_end, udp_at, ip_end, udp })
+    }
+
+    /// The layers of an encapsulated packet, whose outer header this is.
+    #[inline(never)]
+    fn encapsulated(&self, head: &'h [u8], rules: &Rules) -> Result<Layers<'h>, Refusal> {
+        let &Below { ethernet, header: outer } = self;
+        let at = ethernet.end;
+        let ip_at = srv6::inner_at(head, at + outer.len(), outer.next())?;
+        let header = Header::v6(head, ip_at)?;
+        match header.next() {
+            PROTOCOL_UDP => {}
+            srv6::NEXT_IPV6 | srv6::NEXT_ROUTING => return Err(Refusal::NestedEncapsulation),
+            _ => return Err(Refusal::NotUdp),
+        }
+        let udp_at = ip_at + header.len();
+        let udp = read_udp(head, udp_at, rules)?;
+        let Ip { dscp, ecn, .. } = srv6::decapsulated(&outer.read(), header.read(), &rules.dscp)?;
+        Ok(Layers {
+            ethernet,
+            header,
+            dscp,
+            ecn,
+            ip_at,
+            outer_at: NonZeroU8::new(at as u8),
+            outer_end: at + outer.packet_len(),
+            udp_at,
+            ip_end: ip_at + header.packet_len(),
+            udp,
+        })
+    }
+}
+
+/// A UDP header, if it is to a port of MRC.
 #[inline(always)]
-fn plain(head: &[u8], rules: &Rules, link: Link, at: usize, header: IpHeader) -> Result<Layers, Refusal> {
-    let (ip, _, header_len, ip_len) = header;
-    let (udp_at, ip_end) = (at + header_len, at + ip_len);
-    let udp = read_udp(head, udp_at, rules)?;
-    Ok(Layers { link, ip, ip_at: at, outer_at: None, outer_end: ip_end, udp_at, ip_end, udp })
-}
-
-/// The outer IPv6 header of an encapsulated packet.
-struct OuterHeader {
-    ip: Ip,
-    at: usize,
-    /// End of what it says it carries.
-    end: usize,
-    /// First byte behind it.
-    behind: usize,
-    /// What it announces there.
-    next: u8,
-}
-
-/// Goes on with an encapsulated packet.
-#[inline(never)]
-fn read_encapsulated(head: &[u8], rules: &Rules, link: Link, outer: OuterHeader) -> Result<Layers, Refusal> {
-    let (ip, ip_at, udp_at, ip_end) = read_inner(head, outer.behind, outer.next)?;
-    let udp = read_udp(head, udp_at, rules)?;
-    let ip = srv6::decapsulated(&outer.ip, ip, &rules.dscp)?;
-    Ok(Layers { link, ip, ip_at, outer_at: NonZeroU8::new(outer.at as u8), outer_end: outer.end, udp_at, ip_end, udp })
-}
-
-/// What MRC reads of a UDP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Udp {
-    pub(super) source: u16,
-    pub(super) destination: u16,
-    pub(super) len: usize,
-}
-
-#[inline]
-fn read_udp(head: &[u8], at: usize, rules: &Rules) -> Result<Udp, Refusal> {
-    let &[s0, s1, d0, d1, l0, l1, _, _] = bytes(head, at).ok_or(Refusal::TruncatedUdp)?;
-    let destination = u16::from_be_bytes([d0, d1]);
+fn read_udp<'h>(head: &'h [u8], at: usize, rules: &Rules) -> Result<&'h [u8; 8], Refusal> {
+    let udp: &[u8; 8] = bytes(head, at).ok_or(Refusal::TruncatedUdp)?;
+    let destination = u16::from_be_bytes([udp[2], udp[3]]);
     if destination == 0 || !rules.udp_ports.contains(&destination) {
         return Err(Refusal::OtherUdpPort);
     }
-    Ok(Udp { source: u16::from_be_bytes([s0, s1]), destination, len: usize::from(u16::from_be_bytes([l0, l1])) })
-}
-
-/// Reads the IPv6 header inside an outer one that ends at `at` and announces `next`: the header, where it and UDP begin, and where its
-/// packet ends.
-fn read_inner(head: &[u8], at: usize, next: u8) -> Result<(Ip, usize, usize, usize), Refusal> {
-    let ip_at = srv6::inner_at(head, at, next)?;
-    let (ip, protocol, header_len, ip_len) = read_ipv6(head, ip_at)?;
-    match protocol {
-        PROTOCOL_UDP => Ok((ip, ip_at, ip_at + header_len, ip_at + ip_len)),
-        srv6::NEXT_IPV6 | srv6::NEXT_ROUTING => Err(Refusal::NestedEncapsulation),
-        _ => Err(Refusal::NotUdp),
-    }
+    Ok(udp)
 }
 
 /// The source address of an IP frame, under SRv6 the inner one, for steering it to the worker that owns it; `None` when there is none
@@ -267,7 +336,7 @@ fn read_inner(head: &[u8], at: usize, next: u8) -> Result<(Ip, usize, usize, usi
 #[inline]
 #[must_use]
 pub fn source_address(head: &[u8]) -> Option<IpAddr> {
-    let (_, ethertype, at) = read_link(head).ok()?;
+    let Ethernet { ethertype, end: at, .. } = read_ethernet(head).ok()?;
     match ethertype {
         ETHERTYPE_IPV4 => bytes::<4>(head, at + 12).map(|&b| IpAddr::V4(Ipv4Addr::from(b))),
         ETHERTYPE_IPV6 => srv6::innermost_source(head, at),
@@ -291,7 +360,7 @@ pub fn probable_qp(head: &[u8]) -> Option<u32> {
 /// it is checked.
 #[must_use]
 pub fn is_for_neighbours(head: &[u8]) -> bool {
-    let Ok((_, ethertype, at)) = read_link(head) else { return false };
+    let Ok(Ethernet { ethertype, end: at, .. }) = read_ethernet(head) else { return false };
     let byte = |offset: usize| head.get(at + offset).copied();
     match ethertype {
         ETHERTYPE_ARP => true,

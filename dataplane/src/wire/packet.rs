@@ -1,6 +1,6 @@
 //! A frame, read in place.
 
-use super::{Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Outer, Refusal, Rules, bytes, net, srv6};
+use super::{Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Outer, Refusal, Rules, WriteHeaders, bytes, net, srv6};
 use core::num::NonZeroU8;
 
 /// Whether a switch cut the packet down to its headers, by its DSCP.
@@ -60,8 +60,8 @@ impl Packet {
     /// The outer header of an encapsulated packet, read once more from the frame's first bytes.
     #[must_use]
     pub fn outer(&self, head: &[u8]) -> Option<Outer> {
-        let (ip, next, ..) = net::read_ipv6(head, self.outer_at()?).ok()?;
-        Some(Outer { ip, srh: next == srv6::NEXT_ROUTING })
+        let outer = net::Header::v6(head, self.outer_at()?).ok()?;
+        Some(Outer { ip: outer.read(), srh: outer.next() == srv6::NEXT_ROUTING })
     }
 
     /// Where the iCRC stands.
@@ -127,15 +127,15 @@ impl net::Above for Parser<'_> {
     type Read = Packet;
 
     #[inline(always)]
-    fn read(&self, layers: &net::Layers) -> Result<Packet, Refusal> {
+    fn read(&self, layers: &net::Layers<'_>) -> Result<Packet, Refusal> {
         parse_above(self.head, self.len, self.rules, layers)
     }
 }
 
 /// Reads what the layers below carry.
 #[inline(always)]
-fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers) -> Result<Packet, Refusal> {
-    let trim = match layers.ip.dscp {
+fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers<'_>) -> Result<Packet, Refusal> {
+    let trim = match layers.dscp {
         dscp if dscp == rules.dscp.trimmed => Trim::Trimmed,
         dscp if dscp == rules.dscp.trimmed_last_hop => Trim::LastHop,
         _ => Trim::Whole,
@@ -150,41 +150,51 @@ fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers) -> 
     if layers.outer_end != layers.ip_end {
         return Err(Refusal::BadOuterLength);
     }
-    let end = layers.udp_at + layers.udp.len;
+    let end = layers.udp_at + layers.udp_len();
     if end != layers.ip_end {
         return Err(Refusal::BadUdpLength);
     }
     let within = head.get(..end.min(head.len())).unwrap_or(head);
     let bth = Bth::read(within, bth_at)?;
-    let ext = Ext::read(within, bth_at + Bth::LEN, &bth)?;
-    let payload_at = bth_at + Bth::LEN + Ext::len_of(&bth);
-    let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
-    let payload_len = body.checked_sub(usize::from(bth.pad)).ok_or(Refusal::BadPad)?;
+    let ext_at = bth_at + Bth::LEN;
+    // What is read of data goes into its place at once, and does not meet what is read of others before.
     if bth.opcode.is_data() {
+        let headers = WriteHeaders::read(within, ext_at, &bth)?;
+        let payload_at = ext_at + Ext::len_of(&bth);
+        let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
+        let payload_len = body.checked_sub(usize::from(bth.pad)).ok_or(Refusal::BadPad)?;
         if !body.is_multiple_of(4) {
             return Err(Refusal::BadPad);
         }
-    } else if body != 0 {
+        return Ok(packet(layers, bth, Ext::Write(headers), trim, payload_at, payload_len));
+    }
+    let ext = Ext::read(within, ext_at, &bth)?;
+    let payload_at = ext_at + ext.len();
+    let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
+    if body < usize::from(bth.pad) {
+        return Err(Refusal::BadPad);
+    }
+    if body != 0 {
         return Err(Refusal::UnexpectedPayload);
     }
-    Ok(packet(layers, bth, ext, trim, payload_at, payload_len))
+    Ok(packet(layers, bth, ext, trim, payload_at, 0))
 }
 
 /// A trimmed packet: lengths may or may not have been rewritten, and the cut may fall anywhere after the BTH.
 #[cold]
-fn parse_trimmed(head: &[u8], layers: net::Layers, trim: Trim, bth_at: usize) -> Result<Packet, Refusal> {
+fn parse_trimmed(head: &[u8], layers: net::Layers<'_>, trim: Trim, bth_at: usize) -> Result<Packet, Refusal> {
     let bth = Bth::read(head, bth_at)?;
     let ext = Ext::read(head, bth_at + Bth::LEN, &bth).unwrap_or(Ext::Cut);
     Ok(packet(&layers, bth, ext, trim, bth_at + Bth::LEN + ext.len(), 0))
 }
 
-#[inline]
-fn packet(layers: &net::Layers, bth: Bth, ext: Ext, trim: Trim, payload_at: usize, payload_len: usize) -> Packet {
+#[inline(always)]
+fn packet(layers: &net::Layers<'_>, bth: Bth, ext: Ext, trim: Trim, payload_at: usize, payload_len: usize) -> Packet {
     Packet {
-        link: layers.link,
-        ip: layers.ip,
-        udp_source: layers.udp.source,
-        udp_destination: layers.udp.destination,
+        link: layers.link(),
+        ip: layers.ip(),
+        udp_source: layers.udp_source(),
+        udp_destination: layers.udp_destination(),
         bth,
         ext,
         trim,
