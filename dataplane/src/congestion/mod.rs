@@ -154,11 +154,11 @@ impl Window {
         self.inflight += u64::from(nominal);
     }
 
-    /// A packet that was in flight no longer is.
+    /// Packets that were in flight no longer are.
     #[inline]
-    pub fn settled(&mut self, nominal: u32) {
-        debug_assert!(self.inflight >= u64::from(nominal), "bytes in flight went below zero");
-        self.inflight = self.inflight.saturating_sub(u64::from(nominal));
+    pub fn settled(&mut self, nominal: u64) {
+        debug_assert!(self.inflight >= nominal, "bytes in flight went below zero");
+        self.inflight = self.inflight.saturating_sub(nominal);
     }
 
     /// A SACK came, and what it acknowledges is settled; `before` it so many bytes were in flight.

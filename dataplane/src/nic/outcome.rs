@@ -30,7 +30,7 @@ pub(super) struct Outcome<'a> {
 
 impl Observer for Outcome<'_> {
     #[inline]
-    fn settled(&mut self, nominal: u32) {
+    fn settled(&mut self, nominal: u64) {
         self.window.settled(nominal);
     }
 

@@ -161,16 +161,17 @@ impl Requester {
             self.lost.clear_word(base, found);
             self.lost_count -= found.count_ones();
         }
-        let mut left = new;
+        let (mut left, mut settled) = (new, 0);
         while left != 0 {
             let at = self.index(base.plus(left.trailing_zeros() as i32));
             left &= left - 1;
-            self.land(at, observer);
+            settled += u64::from(self.land(at));
             let number = self.slots[at].message;
             if let Some(message) = self.message(number) {
                 message.acknowledged += 1;
             }
         }
+        observer.settled(settled);
         true
     }
 
@@ -178,9 +179,8 @@ impl Requester {
     #[inline]
     fn slide(&mut self) {
         self.una = self.unacked.first_set(self.una, self.outstanding_span()).unwrap_or(self.next);
-        if self.una.is_after(self.judged) {
-            self.judged = self.una;
-        }
+        self.judged = later(self.judged, self.una);
+        self.timed = (later(self.timed.0, self.una), later(self.timed.1, self.una));
     }
 
     /// Completes messages up to the number `msn`, compared on its low 16 bits, as far as all their packets are acknowledged.

@@ -54,7 +54,7 @@ impl Requester {
 
     fn lose<O: Observer>(&mut self, psn: Psn, cause: Loss, observer: &mut O) {
         let at = self.index(psn);
-        self.land(at, observer);
+        observer.settled(self.land(at).into());
         let slot = &mut self.slots[at];
         if cause == Loss::Gap {
             slot.timeouts = 0;
@@ -67,10 +67,11 @@ impl Requester {
         self.queue_again(psn);
     }
 
-    /// A timer that ran out by `now`: its list and slot.
+    /// A packet whose timer ran out by `now`: its slot.
     #[inline]
-    fn due(&self, now: Ns) -> Option<(usize, usize)> {
-        self.timers.fronts().find(|&(_, at)| self.slots[at].deadline <= now)
+    fn due(&mut self, now: Ns) -> Option<usize> {
+        let by_psn = self.first_timed();
+        by_psn.into_iter().chain(self.timers.fronts().map(|(_, at)| at)).find(|&at| self.slots[at].deadline <= now)
     }
 
     /// Handles every timer that ran out by `now`.
@@ -78,9 +79,9 @@ impl Requester {
     /// # Errors
     /// [`Fault::RetryExceeded`] when a packet has spent its budget, or a message that lacks nothing but its ACK has asked for it as often.
     pub fn on_time<O: Observer>(&mut self, now: Ns, observer: &mut O) -> Result<(), Fault> {
-        while let Some((list, at)) = self.due(now) {
+        while let Some(at) = self.due(now) {
             let psn = self.psn_at(at);
-            if list == WAIT_LIST {
+            if usize::from(self.slots[at].timer) == WAIT_LIST {
                 self.stop_timer(at);
                 self.queue_again(psn);
                 continue;
@@ -128,7 +129,7 @@ impl Requester {
         slot.timeouts = 0;
         slot.cause = Again::Refused;
         let nominal = slot.nominal;
-        self.land(at, observer);
+        observer.settled(self.land(at).into());
         let trimmed = matches!(reason, Some(NackReason::Trimmed | NackReason::TrimmedLastHop));
         observer.refused(nominal, trimmed);
         if reason == Some(NackReason::PsnOutOfWindow) && self.barrier.is_none_or(|barrier| barrier.is_after(psn)) {

@@ -32,6 +32,8 @@ use std::collections::VecDeque;
 const TIMER_LISTS: usize = 32;
 const WAIT_LIST: usize = TIMER_LISTS - 1;
 const NO_LIST: u8 = u8::MAX;
+/// No list either: packets whose timers started in the order of their PSNs, as most do, need none to be in order of deadline.
+const BY_PSN: u8 = NO_LIST - 1;
 
 /// Why a packet is presumed lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +73,8 @@ impl Fault {
 
 /// Who is told what became of packets and messages: the engine, for window, paths, counters and completion queue.
 pub trait Observer {
-    /// `nominal` bytes left the flight, acknowledged or given up.
-    fn settled(&mut self, nominal: u32);
+    /// So many nominal bytes of packets left the flight, acknowledged or given up.
+    fn settled(&mut self, nominal: u64);
     /// A packet is presumed lost; its bytes were settled before.
     fn lost(&mut self, nominal: u32, cause: Loss);
     /// An outstanding packet was refused; its bytes were settled before.
@@ -102,7 +104,7 @@ struct Slot {
     resends: u16,
     timeouts: u16,
     refusals: u16,
-    /// The timer list that holds it, or `NO_LIST`.
+    /// The timer list that holds it, [`BY_PSN`], or `NO_LIST` without a running timer.
     timer: u8,
     /// Why it was presumed lost last.
     cause: Again,
@@ -155,6 +157,8 @@ pub struct Requester {
     /// The lowest PSN that the responder refused as beyond its window since `cack` moved last: it and what follows waits.
     barrier: Option<Psn>,
     timers: Lists<TIMER_LISTS>,
+    /// PSNs from the first to before the second may have timers [`BY_PSN`], no others have.
+    timed: (Psn, Psn),
     /// Retransmitted packets in flight, in the order of their retransmission.
     resent: Lists<1>,
     messages: VecDeque<Message>,
@@ -216,6 +220,7 @@ impl Requester {
             lost_from: first,
             barrier: None,
             timers: Lists::new(),
+            timed: (first, first),
             resent: Lists::new(),
             messages: VecDeque::new(),
             front: 0,
@@ -509,11 +514,17 @@ impl Requester {
         if !slot.in_flight || slot.timer != NO_LIST {
             return None;
         }
+        slot.sent_at = now;
+        if slot.timeouts == 0 && psn.distance(self.timed.1) >= 0 {
+            slot.deadline = now + self.first_timeout.1;
+            slot.timer = BY_PSN;
+            self.timed.1 = psn.next();
+            return Some(slot.deadline);
+        }
         let (list, length) = match slot.timeouts {
             0 => self.first_timeout,
             timeouts => self.params.timeout(u32::from(timeouts) + 1),
         };
-        slot.sent_at = now;
         slot.deadline = now + length;
         slot.timer = list as u8;
         let deadline = slot.deadline;
@@ -521,11 +532,25 @@ impl Requester {
         Some(deadline)
     }
 
+    /// The first packet whose timer is [`BY_PSN`]: its slot. Those before it are not looked at again.
+    #[inline]
+    fn first_timed(&mut self) -> Option<usize> {
+        while self.timed.0 != self.timed.1 {
+            let at = self.index(self.timed.0);
+            if self.slots[at].timer == BY_PSN {
+                return Some(at);
+            }
+            self.timed.0 = self.timed.0.next();
+        }
+        None
+    }
+
     /// When the earliest timer of a packet runs out.
     #[inline]
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Ns> {
-        self.timers.fronts().map(|(_, at)| self.slots[at].deadline).min()
+    pub fn next_deadline(&mut self) -> Option<Ns> {
+        let by_psn = self.first_timed();
+        self.timers.fronts().map(|(_, at)| at).chain(by_psn).map(|at| self.slots[at].deadline).min()
     }
 
     /// When the completion of the oldest message is to be asked for again.
@@ -538,22 +563,22 @@ impl Requester {
     #[inline]
     fn stop_timer(&mut self, at: usize) {
         let list = core::mem::replace(&mut self.slots[at].timer, NO_LIST);
-        if list != NO_LIST {
+        if list < BY_PSN {
             self.timers.remove(usize::from(list), at);
         }
     }
 
-    /// Takes a packet out of flight and out of the lists of those that are.
-    #[inline]
-    fn land<O: Observer>(&mut self, at: usize, observer: &mut O) {
+    /// Takes a packet out of flight and out of the lists of those that are. Gives the bytes that are to be settled.
+    #[inline(always)]
+    #[must_use]
+    fn land(&mut self, at: usize) -> u32 {
         self.stop_timer(at);
         let slot = &mut self.slots[at];
-        if core::mem::replace(&mut slot.in_flight, false) {
-            observer.settled(slot.nominal);
-        }
+        let settled = if core::mem::replace(&mut slot.in_flight, false) { slot.nominal } else { 0 };
         if core::mem::replace(&mut slot.in_resent, false) {
             self.resent.remove(0, at);
         }
+        settled
     }
 
     /// Ends all: the oldest request completes with the fault's status, the others as flushed. Nothing is sent any more.
@@ -582,9 +607,10 @@ impl Requester {
             from = psn.next();
             self.unacked.clear(psn);
             self.lost.clear(psn);
-            self.land(self.index(psn), observer);
+            observer.settled(self.land(self.index(psn)).into());
         }
         self.una = self.next;
+        self.timed = (self.next, self.next);
         self.next_message_psn = self.next;
         self.lost_count = 0;
         self.front = self.front.wrapping_add(self.messages.len() as u32);

@@ -7,7 +7,7 @@ use crate::wire::{Aeth, Syndrome};
 struct Nobody;
 
 impl Observer for Nobody {
-    fn settled(&mut self, _: u32) {}
+    fn settled(&mut self, _: u64) {}
     fn lost(&mut self, _: u32, _: Loss) {}
     fn refused(&mut self, _: u32, _: bool) {}
     fn timed_out(&mut self, _: u32) {}
@@ -86,4 +86,37 @@ fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
         let aeth = Aeth { syndrome: Syndrome::Ack as u8, msn: 0x00FF_FFFF };
         requester.on_ack(Ns(1), requester.next.plus(-1), &aeth, &mut Nobody).unwrap();
     }
+}
+
+#[test]
+fn timers_that_start_in_another_order_than_the_packets_were_sent_run_out_in_theirs() {
+    let params = TransportParams { mss: 1, ..TransportParams::default() };
+    let mut requester = Requester::new(params, Psn::new(0xFF_FFFE), Advertised { window: 1024, immediates: 1 }, 16);
+    requester.post(&write(5), &mut Rooms::default()).unwrap();
+    let sent: Vec<Psn> = (0..5)
+        .map(|_| {
+            let packet = requester.fresh().unwrap();
+            requester.committed(&packet, 300, 61);
+            packet.psn
+        })
+        .collect();
+    // Two ports: the one of the first two packets was full for a while.
+    for (at, first, count) in [(10, 2, 2), (20, 0, 2), (30, 4, 1)] {
+        let deadline = requester.accepted(Ns(at), sent[first], count);
+        assert_eq!(deadline, Some(Ns(at + params.ack_timeout())));
+    }
+    let aeth = Aeth { syndrome: Syndrome::Ack as u8, msn: 0x00FF_FFFF };
+    requester.on_ack(Ns(40), sent[0], &aeth, &mut Nobody).unwrap();
+    let mut timed_out = Vec::new();
+    while let Some(deadline) = requester.next_deadline() {
+        timed_out.push(deadline.0 - params.ack_timeout());
+        requester.on_time(deadline, &mut Nobody).unwrap();
+    }
+    assert_eq!(timed_out, [10, 20, 30]);
+    let mut again: Vec<Psn> = Vec::new();
+    while let Some(packet) = requester.resend(true) {
+        requester.committed(&packet, 300, 61);
+        again.push(packet.psn);
+    }
+    assert_eq!(again, sent[1..]);
 }
