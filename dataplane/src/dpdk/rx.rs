@@ -241,8 +241,21 @@ impl RxFrame for Frame<'_> {
         self.len
     }
 
-    #[inline]
+    #[inline(always)]
     fn body<V: FnMut(Extent<'_>)>(&self, at: usize, len: usize, mut visit: V) {
+        // Most lie in one segment.
+        if self.first_len.checked_sub(at).is_none_or(|behind| behind < len) {
+            return self.body_of_segments(at, len, visit);
+        }
+        // SAFETY: `at .. at + len` lies within the segment, whose bytes stay while the batch has the mbuf.
+        visit(unsafe { Extent::from_raw(NonNull::new_unchecked(self.first.add(at).cast_mut()), len) });
+    }
+}
+
+impl Frame<'_> {
+    /// What [`RxFrame::body`] does where not all lies in the first segment.
+    #[inline(never)]
+    fn body_of_segments<V: FnMut(Extent<'_>)>(&self, at: usize, len: usize, mut visit: V) {
         let end = at.saturating_add(len).min(self.len);
         // Where the current segment starts within the frame.
         let mut start = 0;

@@ -250,11 +250,20 @@ impl Nic {
     }
 
     /// Enters a placed packet into the window, and completes receives.
-    #[inline]
+    #[inline(always)]
     fn accept(&mut self, now: Ns, slot: usize, arrival: &Arrival) -> Result<Due, Syndrome> {
         let Some(qp) = self.qps[slot].as_deref_mut() else { return Ok(Due::default()) };
         qp.stats.delivered += 1;
         qp.stats.delivered_bytes += u64::from(arrival.payload);
+        match qp.responder.accept_in_order(arrival) {
+            Some(due) => Ok(due),
+            None => self.accept_other(now, slot, arrival),
+        }
+    }
+
+    #[inline(never)]
+    fn accept_other(&mut self, now: Ns, slot: usize, arrival: &Arrival) -> Result<Due, Syndrome> {
+        let Some(qp) = self.qps[slot].as_deref_mut() else { return Ok(Due::default()) };
         let mut witness = Witness::of(&mut self.tap, qp);
         let (qpn, completions, stats) = (qp.qpn, &mut self.completions, &self.stats);
         let (late, held) = (qp.responder.out_of_order(), qp.responder.held_immediates());
@@ -274,7 +283,7 @@ impl Nic {
     }
 
     /// Queues what a data packet draws. A packet that draws nothing yet leaves a SACK owed.
-    #[inline]
+    #[inline(always)]
     fn reply(&mut self, now: Ns, slot: usize, packet: &Packet, due: Due) {
         let Some(qp) = self.qps[slot].as_deref_mut() else { return };
         let psn = Psn::new(packet.bth.psn);

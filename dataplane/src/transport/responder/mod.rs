@@ -230,10 +230,14 @@ impl Responder {
     #[inline]
     #[must_use]
     pub fn in_its_place(&self, psn: Psn, opcode: Opcode) -> bool {
-        let before = psn.plus(-1);
         if self.out_of_order == 0 {
-            return before != self.cack || self.at_boundary == opcode.begins_message();
+            return psn != self.cack.next() || self.at_boundary == opcode.begins_message();
         }
+        self.goes_with_neighbours(psn, opcode)
+    }
+
+    fn goes_with_neighbours(&self, psn: Psn, opcode: Opcode) -> bool {
+        let before = psn.plus(-1);
         let boundary_before = if before == self.cack {
             Some(self.at_boundary)
         } else {
@@ -254,8 +258,8 @@ impl Responder {
     pub fn accept(&mut self, packet: &Arrival, ended: impl FnMut(Completion)) -> Result<Due, Syndrome> {
         let psn = packet.psn;
         debug_assert_eq!(self.standing(psn), Standing::New);
-        if self.out_of_order == 0 && packet.immediate.is_none() && psn == self.cack.next() {
-            return Ok(self.accept_in_order(packet));
+        if let Some(due) = self.accept_in_order(packet) {
+            return Ok(due);
         }
         self.received.set(psn);
         if packet.opcode.begins_message() {
@@ -282,16 +286,20 @@ impl Responder {
         Ok(self.due(packet, ack))
     }
 
-    /// Takes the packet that is next, where none is held: no bitmap has anything to say.
-    #[inline]
-    fn accept_in_order(&mut self, packet: &Arrival) -> Due {
+    /// As [`Responder::accept`] of the packet that is next, where none is held: no bitmap has anything to say, and no receive completes. `None`, and
+    /// nothing changed, for any other.
+    #[inline(always)]
+    pub fn accept_in_order(&mut self, packet: &Arrival) -> Option<Due> {
+        if self.out_of_order > 0 || packet.immediate.is_some() || packet.psn != self.cack.next() {
+            return None;
+        }
         self.cack = packet.psn;
         self.highest = packet.psn;
         self.at_boundary = packet.opcode.ends_message();
         self.messages = self.messages.wrapping_add(self.at_boundary.into());
         self.walk = 1;
         self.extend();
-        self.due(packet, packet.ack_request)
+        Some(self.due(packet, packet.ack_request))
     }
 
     /// What a new packet draws; `ack` where a packet that asks for one was passed.
