@@ -10,6 +10,7 @@ pub use report::{EvCensus, EvReport};
 use super::draw::EvSet;
 use super::profile::{Copies, Ev};
 use crate::Ns;
+use crate::memory::prefetch;
 use core::net::Ipv6Addr;
 use rand::{Rng, RngExt};
 
@@ -238,6 +239,8 @@ impl Spraying {
         let at = pick.at as usize;
         self.cursor = self.after(at);
         self.values[pick.index as usize].sent += 1;
+        // By the next turn of a value what is sent meanwhile has taken its place in the nearest cache.
+        prefetch(self.value(self.cursor));
     }
 
     /// Chooses and takes; `None` when every value is denied.
