@@ -433,8 +433,8 @@ impl Sack {
     pub const LEN: usize = 36;
     const SETH_LEN: usize = 28;
 
-    #[inline]
-    fn read(from: &[u8], at: usize) -> Result<Sack, Refusal> {
+    #[inline(always)]
+    pub(super) fn read(from: &[u8], at: usize) -> Result<Sack, Refusal> {
         let b: &[u8; Sack::SETH_LEN] = bytes(from, at).ok_or(Refusal::TruncatedSeth)?;
         let c: &[u8; 8] = bytes(from, at + Sack::SETH_LEN).ok_or(Refusal::TruncatedCcState)?;
         let drew = be16(b, 2);
@@ -460,7 +460,7 @@ impl Sack {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, out: &mut Cursor<'_>) {
         let (pr, drew) = match self.answers {
             SackFor::Packet { offset } => (0, offset as u16),
@@ -502,7 +502,7 @@ impl Nack {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, out: &mut Cursor<'_>) {
         out.put(&[0, 0, self.reason, self.vendor_info]);
         out.put32(self.entropy);
@@ -530,7 +530,7 @@ impl Probe {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, out: &mut Cursor<'_>) {
         out.put(&[0, 0, 0, self.vendor_info]);
         out.put16(self.id);
@@ -582,7 +582,13 @@ impl Aeth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
 
-    #[inline]
+    #[inline(always)]
+    pub(super) fn read(from: &[u8], at: usize) -> Result<Aeth, Refusal> {
+        let b: &[u8; Aeth::LEN] = bytes(from, at).ok_or(Refusal::TruncatedAeth)?;
+        Ok(Aeth { syndrome: b[0], msn: be24(b, 1) })
+    }
+
+    #[inline(always)]
     fn write(&self, out: &mut Cursor<'_>) {
         out.put32(u32::from(self.syndrome) << 24 | (self.msn & 0x00FF_FFFF));
     }
@@ -630,10 +636,7 @@ impl Ext {
     #[inline(always)]
     pub(super) fn read(from: &[u8], at: usize, bth: &Bth) -> Result<Ext, Refusal> {
         Ok(match bth.opcode {
-            Opcode::Ack => {
-                let b: &[u8; Aeth::LEN] = bytes(from, at).ok_or(Refusal::TruncatedAeth)?;
-                Ext::Ack(Aeth { syndrome: b[0], msn: be24(b, 1) })
-            }
+            Opcode::Ack => Ext::Ack(Aeth::read(from, at)?),
             Opcode::Sack => Ext::Sack(Sack::read(from, at)?),
             Opcode::Nack => Ext::Nack(Nack::read(from, at)?),
             Opcode::Probe => Ext::Probe(Probe::read(from, at)?),

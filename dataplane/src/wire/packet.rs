@@ -1,6 +1,8 @@
 //! A frame, read in place.
 
-use super::{Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Outer, Refusal, Rules, WriteHeaders, bytes, net, srv6};
+use super::{
+    Aeth, Bth, Ext, ICRC_LEN, Icrc, Ip, Link, Opcode, Outer, Refusal, Rules, Sack, WriteHeaders, bytes, net, srv6,
+};
 use core::num::NonZeroU8;
 
 /// Whether a switch cut the packet down to its headers, by its DSCP.
@@ -168,16 +170,36 @@ fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers<'_>)
         }
         return Ok(packet(layers, bth, Ext::Write(headers), trim, payload_at, payload_len));
     }
-    let ext = Ext::read(within, ext_at, &bth)?;
-    let payload_at = ext_at + ext.len();
-    let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
-    if body < usize::from(bth.pad) {
-        return Err(Refusal::BadPad);
+    let above = Bodiless { layers, bth, trim, ext_at, end };
+    match bth.opcode {
+        Opcode::Sack => above.with(Ext::Sack(Sack::read(within, ext_at)?)),
+        Opcode::Ack => above.with(Ext::Ack(Aeth::read(within, ext_at)?)),
+        _ => above.with(Ext::read(within, ext_at, &bth)?),
     }
-    if body != 0 {
-        return Err(Refusal::UnexpectedPayload);
+}
+
+/// A packet without payload, but for its extension headers.
+struct Bodiless<'a> {
+    layers: &'a net::Layers<'a>,
+    bth: Bth,
+    trim: Trim,
+    ext_at: usize,
+    end: usize,
+}
+
+impl Bodiless<'_> {
+    #[inline(always)]
+    fn with(self, ext: Ext) -> Result<Packet, Refusal> {
+        let payload_at = self.ext_at + ext.len();
+        let body = self.end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
+        if body < usize::from(self.bth.pad) {
+            return Err(Refusal::BadPad);
+        }
+        if body != 0 {
+            return Err(Refusal::UnexpectedPayload);
+        }
+        Ok(packet(self.layers, self.bth, ext, self.trim, payload_at, 0))
     }
-    Ok(packet(layers, bth, ext, trim, payload_at, 0))
 }
 
 /// A trimmed packet: lengths may or may not have been rewritten, and the cut may fall anywhere after the BTH.
