@@ -1,5 +1,6 @@
 //! What answers a packet, or asks: SACKs, NACKs, cumulative ACKs and probes, which wait in one queue and use no window.
 
+use super::host::HostBuffer;
 use super::rotations::{FullPorts, ReplyFrom, Way};
 use super::tap::{Direction, Leaving, PacketKind, show};
 use super::transmit::{Accepting, ECT0};
@@ -8,7 +9,9 @@ use crate::Ns;
 use crate::path::NoPath;
 use crate::time::WIRE_TICK;
 use crate::transport::{Psn, SackOrigin};
-use crate::wire::{Aeth, Bth, Ext, Marks, Nack, NackReason, Opcode, Packet, Probe, Sack, Skip, Syndrome, Timestamp};
+use crate::wire::{
+    Aeth, Bth, Ext, ExtHeaders, Marks, Nack, NackReason, Opcode, Packet, Probe, Sack, Skip, Syndrome, Timestamp,
+};
 
 /// Congestion control type of a NACK.
 const NACK_CC_TYPE: u8 = 2;
@@ -155,21 +158,14 @@ impl Nic {
         self.take_way(from.path, &way);
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return Wrote::Done };
         let ev = way.ev;
-        let (opcode, psn, mut ext) = compose(qp, reply, now, self.params.transport.service_time, &self.stats);
-        if let (Ext::Sack(sack), Some(host)) = (&mut ext, &self.host) {
-            (sack.cc.rcv_cwnd_pen, sack.cc.restore_cwnd) = host.penalty(now);
-        }
-        let bth = Bth { rtx: reply.rtx, ..Bth::new(opcode, qp.peer_qpn, psn.get()) };
         // A probe tests the path of data, so it travels in its class.
         let marks = match reply.answer {
             Answer::Probe { .. } => Marks { ev, dscp: self.params.data_dscp(false), ecn: ECT0 },
             _ => Marks { ev, dscp: self.params.dscp.control, ecn: 0 },
         };
-        let written = qp.template.write_headers(frame, marks, &bth, &ext, 0);
-        qp.address(frame, &way, marks);
-        if !written.is_some_and(|at| qp.template.seal(frame, at, 0)) {
-            return Wrote::Done;
-        }
+        let service_time = self.params.transport.service_time;
+        let writing = Writing { qp, reply, now, service_time, way: &way, marks, stats: &self.stats };
+        let Some(psn) = writing.write(frame, self.host.as_ref()) else { return Wrote::Done };
         if let Some(tap) = &mut self.tap {
             let (kind, nack) = reply.answer.kind();
             let (direction, psn, ecn, way) = (Direction::Tx, psn.get(), marks.ecn, &way);
@@ -200,58 +196,93 @@ impl Nic {
     }
 }
 
-/// Makes the packet that a reply is: opcode, PSN and extension headers.
-#[inline]
-fn compose(qp: &mut Qp, reply: &Reply, now: Ns, service_time: bool, stats: &Stats) -> (Opcode, Psn, Ext) {
-    let (spdcid, dpdcid) = (qp.wire_qpn as u16, qp.peer_qpn as u16);
-    let cack = qp.responder.cack();
-    match reply.answer {
-        Answer::Sack { origin, skip, around } => {
-            stats.tx_sacks.add(1);
-            let mut sack = if let Some(psn) = around {
-                qp.sack_around = None;
-                qp.responder.sack_around(origin, skip, psn)
-            } else {
-                if !reply.rtx && skip == Skip::None {
-                    qp.sack_queued = false;
-                    if core::mem::take(&mut qp.sack_first) {
-                        qp.responder.show_first();
-                    }
+/// A reply that becomes a packet.
+struct Writing<'a> {
+    qp: &'a mut Qp,
+    reply: &'a Reply,
+    now: Ns,
+    service_time: bool,
+    way: &'a Way,
+    marks: Marks,
+    stats: &'a Stats,
+}
+
+impl Writing<'_> {
+    /// Writes it into `frame`. Gives its PSN; `None` where the frame is not as long as that takes: a driver's fault.
+    #[inline]
+    fn write(mut self, frame: &mut [u8], host: Option<&HostBuffer>) -> Option<Psn> {
+        let (spdcid, dpdcid) = (self.qp.wire_qpn as u16, self.qp.peer_qpn as u16);
+        let (reply, stats) = (self.reply, self.stats);
+        match reply.answer {
+            Answer::Sack { origin, skip, around } => {
+                stats.tx_sacks.add(1);
+                let mut sack = self.sack(origin, skip, around);
+                (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
+                sack.cc.tx_timestamp = reply.timestamp(self.now, self.service_time);
+                if let Some(host) = host {
+                    (sack.cc.rcv_cwnd_pen, sack.cc.restore_cwnd) = host.penalty(self.now);
                 }
-                qp.responder.sack(origin, skip)
-            };
-            (sack.entropy, sack.spdcid, sack.dpdcid) = (reply.ev, spdcid, dpdcid);
-            sack.cc.tx_timestamp = reply.timestamp(now, service_time);
-            (Opcode::Sack, cack, Ext::Sack(sack))
+                self.put(frame, Opcode::Sack, self.qp.responder.cack(), &sack)
+            }
+            Answer::Nack { psn, reason } => {
+                stats.tx_nacks.add(1);
+                let nack = Nack {
+                    reason: reason as u8,
+                    vendor_info: 0,
+                    entropy: reply.ev,
+                    spdcid,
+                    dpdcid,
+                    nack_psn: psn.get(),
+                    cc_type: NACK_CC_TYPE,
+                    cc_flags: 0,
+                    tx_timestamp: reply.timestamp(self.now, self.service_time),
+                };
+                self.put(frame, Opcode::Nack, psn, &nack)
+            }
+            Answer::Ack => {
+                self.qp.ack_queued = false;
+                self.acknowledge(frame, Syndrome::Ack)
+            }
+            Answer::Nak(syndrome) => self.acknowledge(frame, syndrome),
+            Answer::Probe { id } => {
+                stats.tx_probes.add(1);
+                let probe = Probe { vendor_info: 0, id, spdcid, dpdcid, timestamp: Timestamp::of(self.now) };
+                self.put(frame, Opcode::Probe, Psn::default(), &probe)
+            }
         }
-        Answer::Nack { psn, reason } => {
-            stats.tx_nacks.add(1);
-            let nack = Nack {
-                reason: reason as u8,
-                vendor_info: 0,
-                entropy: reply.ev,
-                spdcid,
-                dpdcid,
-                nack_psn: psn.get(),
-                cc_type: NACK_CC_TYPE,
-                cc_flags: 0,
-                tx_timestamp: reply.timestamp(now, service_time),
-            };
-            (Opcode::Nack, psn, Ext::Nack(nack))
+    }
+
+    /// The state of the window that a SACK shows.
+    #[inline]
+    fn sack(&mut self, origin: SackOrigin, skip: Skip, around: Option<Psn>) -> Sack {
+        let qp = &mut *self.qp;
+        if let Some(psn) = around {
+            qp.sack_around = None;
+            return qp.responder.sack_around(origin, skip, psn);
         }
-        Answer::Ack => {
-            stats.tx_acks.add(1);
-            qp.ack_queued = false;
-            (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: Syndrome::Ack as u8, msn: qp.responder.msn() }))
+        if !self.reply.rtx && skip == Skip::None {
+            qp.sack_queued = false;
+            if core::mem::take(&mut qp.sack_first) {
+                qp.responder.show_first();
+            }
         }
-        Answer::Probe { id } => {
-            stats.tx_probes.add(1);
-            let probe = Probe { vendor_info: 0, id, spdcid, dpdcid, timestamp: Timestamp::of(now) };
-            (Opcode::Probe, Psn::default(), Ext::Probe(probe))
-        }
-        Answer::Nak(syndrome) => {
-            stats.tx_acks.add(1);
-            (Opcode::Ack, cack, Ext::Ack(Aeth { syndrome: syndrome as u8, msn: qp.responder.msn() }))
-        }
+        qp.responder.sack(origin, skip)
+    }
+
+    #[inline]
+    fn acknowledge(&self, frame: &mut [u8], syndrome: Syndrome) -> Option<Psn> {
+        self.stats.tx_acks.add(1);
+        let aeth = Aeth { syndrome: syndrome as u8, msn: self.qp.responder.msn() };
+        self.put(frame, Opcode::Ack, self.qp.responder.cack(), &aeth)
+    }
+
+    // Once for each kind of header: where it is known, it is written piece by piece.
+    #[inline(never)]
+    fn put(&self, frame: &mut [u8], opcode: Opcode, psn: Psn, ext: &impl ExtHeaders) -> Option<Psn> {
+        let template = &self.qp.template;
+        let bth = Bth { rtx: self.reply.rtx, ..Bth::new(opcode, self.qp.peer_qpn, psn.get()) };
+        let at = template.write_headers(frame, self.marks, &bth, ext, 0)?;
+        self.qp.address(frame, self.way, self.marks);
+        template.seal(frame, at, 0).then_some(psn)
     }
 }
