@@ -470,14 +470,12 @@ impl Nic {
             qp.timer_at = Some(deadline);
             self.wheel.arm(slot as u32 * TIMERS_PER_QP + TIMER_PACKETS, deadline);
         }
+        // One that is armed stays so when the completion is there: most come at once, and each would arm it again.
         let timer = slot as u32 * TIMERS_PER_QP + TIMER_COMPLETION;
-        match qp.requester.rerequest_deadline() {
-            Some(at) => {
-                if self.wheel.deadline(timer).is_none_or(|armed| at < armed) {
-                    self.wheel.arm(timer, at);
-                }
-            }
-            None => self.wheel.disarm(timer),
+        if let Some(at) = qp.requester.rerequest_deadline()
+            && self.wheel.deadline(timer).is_none_or(|armed| at < armed)
+        {
+            self.wheel.arm(timer, at);
         }
     }
 
