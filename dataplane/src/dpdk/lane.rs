@@ -253,6 +253,9 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             }
         }
         self.stats.tx_frames.add(sent as u64);
+        if !tx.take_news() {
+            return sent;
+        }
         let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
         self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));
         self.stats.tx_stalls.set(sum(super::TxQueue::stalls));

@@ -114,6 +114,27 @@ enum Slot {
 /// What a frame that is in order already has for its length.
 const MEASURED: u16 = 0;
 
+/// What a queue could not do.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// Slots refused because the pool was empty.
+    empty_pool: u64,
+    /// Flushes of which the port took nothing.
+    stalls: u64,
+    /// Slots refused because the port can't carry such a frame.
+    too_long: u64,
+    /// One of these has grown since the queue was asked.
+    are_news: bool,
+}
+
+impl Refusals {
+    #[cold]
+    fn count(&mut self, counter: fn(&mut Refusals) -> &mut u64) {
+        *counter(self) += 1;
+        self.are_news = true;
+    }
+}
+
 /// The transmitting side of a queue: up to [`BURST`] frames wait for the port.
 #[derive(Debug)]
 pub struct TxQueue {
@@ -132,12 +153,7 @@ pub struct TxQueue {
     /// For references to registered memory, and for what follows those.
     pieces: Stock,
     tails: Stock,
-    /// Slots refused because the pool was empty.
-    alloc_failures: u64,
-    /// Flushes of which the port took nothing.
-    stalls: u64,
-    /// Slots refused because the port can't carry such a frame.
-    too_long: u64,
+    refusals: Refusals,
     /// The port's, at hand.
     takes: Pieces,
     queue: u16,
@@ -162,9 +178,7 @@ impl TxQueue {
             large: Stock::new(false),
             pieces: Stock::new(true),
             tails: Stock::new(false),
-            alloc_failures: 0,
-            stalls: 0,
-            too_long: 0,
+            refusals: Refusals::default(),
             takes: port.lending.pieces(),
             queue,
             port,
@@ -194,7 +208,7 @@ impl TxQueue {
             return None;
         }
         if len > self.port.max_frame {
-            self.too_long += 1;
+            self.refusals.count(|refusals| &mut refusals.too_long);
             return None;
         }
         let (stock, pool, lent) = if len <= SMALL_FRAME {
@@ -203,7 +217,7 @@ impl TxQueue {
             (&mut self.large, &self.port.pools.large, Slot::Large)
         };
         if !stock.fill(pool) {
-            self.alloc_failures += 1;
+            self.refusals.count(|refusals| &mut refusals.empty_pool);
             return None;
         }
         self.lent = lent;
@@ -246,12 +260,12 @@ impl TxQueue {
         let port = &self.port;
         let pool = port.pools.pieces.as_ref().filter(|_| self.takes != Pieces::None)?;
         if head + piece.len() + tail > port.max_frame || head.max(tail) > SMALL_FRAME {
-            self.too_long += 1;
+            self.refusals.count(|refusals| &mut refusals.too_long);
             return None;
         }
         let small = &port.pools.small;
         if !(self.small.fill(small) && self.tails.fill(small) && self.pieces.fill(pool)) {
-            self.alloc_failures += 1;
+            self.refusals.count(|refusals| &mut refusals.empty_pool);
             return None;
         }
         self.lent = Slot::Around;
@@ -325,7 +339,7 @@ impl TxQueue {
             None => None,
             Some(gate) => match gate.enter(self.queue, true) {
                 None => {
-                    self.stalls += 1;
+                    self.refusals.count(|refusals| &mut refusals.stalls);
                     return 0;
                 }
                 within => within,
@@ -340,10 +354,18 @@ impl TxQueue {
         if taken < self.len {
             self.pending.copy_within(taken..self.len, 0);
             self.lens.copy_within(taken..self.len, 0);
-            self.stalls += u64::from(taken == 0);
+            if taken == 0 {
+                self.refusals.count(|refusals| &mut refusals.stalls);
+            }
         }
         self.len -= taken;
         taken
+    }
+
+    /// Has a port refused anything since this was asked last?
+    #[inline]
+    pub(super) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.refusals.are_news)
     }
 
     /// Frames that wait for the port.
@@ -355,19 +377,19 @@ impl TxQueue {
     /// Slots refused because the pool was empty.
     #[must_use]
     pub fn alloc_failures(&self) -> u64 {
-        self.alloc_failures
+        self.refusals.empty_pool
     }
 
     /// Flushes of which the port took nothing.
     #[must_use]
     pub fn stalls(&self) -> u64 {
-        self.stalls
+        self.refusals.stalls
     }
 
     /// Slots refused because the port can't carry a frame of that length.
     #[must_use]
     pub fn too_long(&self) -> u64 {
-        self.too_long
+        self.refusals.too_long
     }
 
     /// The largest frame that a slot may be asked for.
@@ -410,6 +432,12 @@ impl TxPorts {
     #[must_use]
     pub fn queues(&self) -> &[TxQueue] {
         &self.queues
+    }
+
+    /// Has a port refused anything since this was asked last?
+    #[inline]
+    pub(super) fn take_news(&mut self) -> bool {
+        self.queues.iter_mut().fold(false, |news, queue| news | queue.take_news())
     }
 
     /// Offers what waits to each port, and tells how many frames each took, where it is more than none.

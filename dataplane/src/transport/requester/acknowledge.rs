@@ -178,7 +178,11 @@ impl Requester {
     /// Moves `una` to the oldest packet not acknowledged.
     #[inline]
     fn slide(&mut self) {
-        self.una = self.unacked.first_set(self.una, self.outstanding_span()).unwrap_or(self.next);
+        let oldest = self.unacked.first_set(self.una, self.outstanding_span()).unwrap_or(self.next);
+        if oldest == self.una {
+            return;
+        }
+        self.una = oldest;
         self.judged = later(self.judged, self.una);
         self.timed = (later(self.timed.0, self.una), later(self.timed.1, self.una));
     }
