@@ -531,8 +531,13 @@ impl Nic {
     }
 
     fn on_requester_time(&mut self, now: Ns, slot: usize) {
-        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return };
+        let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
         qp.timer_at = None;
+        // All has come since the timer was armed: so it is with most of many QPs.
+        if qp.requester.is_idle() {
+            return;
+        }
+        let Some((qp, mut outcome)) = self.with_outcome(now, slot) else { return };
         let ended = qp.requester.on_time(now, &mut outcome);
         qp.stats.timeouts += outcome.timeouts;
         if let Err(fault) = ended {

@@ -44,6 +44,9 @@ impl Rooms {
             };
         };
         self.slots -= room.slots.len();
+        if let Some(next) = self.rooms.last() {
+            expect_messages(&next.messages);
+        }
         room
     }
 
@@ -53,6 +56,14 @@ impl Rooms {
             self.rooms.push(room);
         }
     }
+}
+
+/// Asks the caches for where the next messages will be queued.
+#[inline]
+fn expect_messages(messages: &VecDeque<Message>) {
+    let (first, second) = messages.as_slices();
+    let last = if second.is_empty() { first } else { second };
+    prefetch_bytes(last.as_ptr_range().end.cast(), EXPECTED * size_of::<Message>());
 }
 
 impl Requester {
@@ -116,12 +127,14 @@ impl Requester {
         if !self.is_idle() || self.slots.is_empty() {
             return;
         }
-        let room = Room {
+        let mut room = Room {
             slots: core::mem::take(&mut self.slots),
             timers: self.timers.take_links(),
             resent: self.resent.take_links(),
             messages: core::mem::take(&mut self.messages),
         };
+        // Those of the next user begin where the room does.
+        room.messages.clear();
         rooms.keep(room);
     }
 
@@ -134,9 +147,7 @@ impl Requester {
     /// Asks the caches for where the next requests will be queued.
     #[inline]
     pub fn expect_post(&self) {
-        let (first, second) = self.messages.as_slices();
-        let last = if second.is_empty() { first } else { second };
-        prefetch_bytes(last.as_ptr_range().end.cast(), EXPECTED * size_of::<Message>());
+        expect_messages(&self.messages);
     }
 
     /// Asks the caches for what the next acknowledgement will change.
