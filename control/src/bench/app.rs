@@ -8,7 +8,7 @@ use crossbeam::queue::ArrayQueue;
 use dataplane::Ns;
 use dataplane::dpdk::{App, LaneStats, Poll};
 use dataplane::memory::{Buffer, Key};
-use dataplane::nic::{EvState, Nic, Qpn, Stats, Status, WriteRequest};
+use dataplane::nic::{EvState, Nic, Qpn, Stats, Status, TX_BURST, WriteRequest};
 use dataplane::time::{MS, SEC};
 use hdrhistogram::Histogram;
 use std::collections::{HashMap, VecDeque};
@@ -16,8 +16,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Requests that one turn posts at most, so that receiving is never kept waiting.
-const POSTS_A_TURN: usize = 64;
+/// Requests that one turn posts at most: as many as the NIC sends in one. More would lie in the send queues of many QPs for long.
+const POSTS_A_TURN: usize = TX_BURST;
 /// After so long without a frame in either direction nothing more is to come.
 const QUIET_NS: u64 = 2 * MS;
 /// What has not arrived after so long without a frame is lost, where ports lose frames.
