@@ -112,6 +112,29 @@ impl Congestion for Algorithm {
     }
 }
 
+/// How many bytes may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    window: u64,
+    computed: u64,
+}
+
+impl Allowance {
+    /// May another packet of `full` bytes be sent, where `inflight` bytes are in flight?
+    #[inline]
+    #[must_use]
+    pub const fn can_send(&self, inflight: u64, full: u32) -> bool {
+        inflight + full as u64 <= self.window
+    }
+
+    /// Does the computed window leave no room for `bytes` more?
+    #[inline]
+    #[must_use]
+    pub const fn is_full_after(&self, inflight: u64, bytes: u32) -> bool {
+        inflight + bytes as u64 > self.computed
+    }
+}
+
 /// An algorithm and the bytes in flight that it governs: the sum of the nominal sizes of all transmissions in flight, each
 /// removed once.
 #[derive(Clone, Debug)]
@@ -131,14 +154,14 @@ impl Window {
     #[inline]
     #[must_use]
     pub fn can_send(&self, full: u32) -> bool {
-        self.inflight + u64::from(full) <= self.algorithm.window()
+        self.allowance().can_send(self.inflight, full)
     }
 
-    /// Does the computed window leave no room for `bytes` more?
+    /// What may be in flight, until something is heard or lost.
     #[inline]
     #[must_use]
-    pub fn is_full_after(&self, bytes: u32) -> bool {
-        self.inflight + u64::from(bytes) > self.algorithm.computed()
+    pub fn allowance(&self) -> Allowance {
+        Allowance { window: self.algorithm.window(), computed: self.algorithm.computed() }
     }
 
     /// Bytes in flight.

@@ -201,7 +201,7 @@ impl TxQueue {
 
     /// Lends room for a frame of `len` bytes; `None` while a whole burst waits for the port, when the pool is empty, and
     /// for a frame that the port can't carry.
-    #[inline]
+    #[inline(always)]
     pub fn slot(&mut self, len: usize) -> Option<&mut [u8]> {
         self.lent = Slot::None;
         if self.len == BURST {
@@ -453,7 +453,8 @@ impl TxPorts {
 }
 
 impl TxBurst for TxPorts {
-    #[inline]
+    // Always: each packet has one.
+    #[inline(always)]
     fn slot(&mut self, port: PortId, len: usize) -> Option<&mut [u8]> {
         self.lent = usize::from(port.0);
         self.queues.get_mut(self.lent)?.slot(len)

@@ -455,9 +455,15 @@ impl Nic {
     /// An acknowledgement came or a timer ran out: timers, and what there is to send, may be others now. The window may have opened, too.
     #[inline]
     fn refresh(&mut self, slot: usize) {
+        let Some(qp) = self.qps.get(slot).and_then(|entry| entry.as_deref()) else { return };
+        if qp.requester.is_idle() {
+            let group = qp.group;
+            self.join_round(group);
+            self.rest(slot);
+            return;
+        }
         self.arm(slot);
         self.wake(slot);
-        self.rest(slot);
     }
 
     /// Calls the wheel for the QP's timers, where they are due before it would call anyway.

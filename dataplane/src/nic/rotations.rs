@@ -26,16 +26,12 @@ pub(super) struct Way {
     /// Its path in the outer header, where it has one of its own.
     pub(super) segment: Option<Ipv6Addr>,
     /// To be taken when the frame goes out.
-    pub(super) pick: Option<Pick>,
+    pick: Pick,
 }
 
 /// A way, but for its path in an outer header, which few have.
 #[derive(Clone, Copy)]
-pub(super) struct Route {
-    pub(super) ev: u32,
-    pub(super) port: PortId,
-    pick: Option<Pick>,
-}
+pub(super) struct Route(Pick);
 
 impl Route {
     /// The next value of the rotation, or the QP's own by the port `own`.
@@ -48,35 +44,41 @@ impl Route {
         full: FullPorts,
     ) -> Result<Route, NoPath> {
         match path {
-            QpPath::Sprayed(rotation) => {
-                let pick = rotations[rotation].spraying.choose(now, full.full)?;
-                Ok(Route { ev: pick.value, port: engine_port(pick.port()), pick: Some(pick) })
-            }
+            QpPath::Sprayed(rotation) => Ok(Route(rotations[rotation].spraying.choose(now, full.full)?)),
             QpPath::Own(_) if full.has(own) => Err(NoPath::PortsFull),
-            QpPath::Own(udp_port) => Ok(Route { ev: udp_port.into(), port: own, pick: None }),
+            QpPath::Own(udp_port) => Ok(Route(Pick::fixed(udp_port.into(), own.0 + 1))),
         }
+    }
+
+    #[inline(always)]
+    pub(super) const fn ev(&self) -> u32 {
+        self.0.value
+    }
+
+    #[inline(always)]
+    pub(super) const fn port(&self) -> PortId {
+        engine_port(self.0.port())
     }
 
     /// A frame goes out by it.
     #[inline(always)]
     pub(super) fn take(&self, rotations: &mut [Rotation], path: QpPath) {
-        take_pick(rotations, path, self.pick.as_ref());
+        take_pick(rotations, path, &self.0);
     }
 
     /// All of it.
     pub(super) fn way(self, rotations: &[Rotation], path: QpPath) -> Way {
-        let Route { ev, port, pick } = self;
-        let segment = match (path, &pick) {
-            (QpPath::Sprayed(rotation), Some(pick)) => rotations[rotation].spraying.segment(pick),
-            _ => None,
+        let segment = match path {
+            QpPath::Sprayed(rotation) => rotations[rotation].spraying.segment(&self.0),
+            QpPath::Own(_) => None,
         };
-        Way { ev, port, segment, pick }
+        Way { ev: self.ev(), port: self.port(), segment, pick: self.0 }
     }
 }
 
 #[inline(always)]
-fn take_pick(rotations: &mut [Rotation], path: QpPath, pick: Option<&Pick>) {
-    if let (QpPath::Sprayed(rotation), Some(pick)) = (path, pick) {
+fn take_pick(rotations: &mut [Rotation], path: QpPath, pick: &Pick) {
+    if let QpPath::Sprayed(rotation) = path {
         rotations[rotation].spraying.take(pick);
     }
 }
@@ -170,7 +172,7 @@ impl Nic {
     /// The frame that took a way goes out.
     #[inline]
     pub(super) fn take_way(&mut self, path: QpPath, way: &Way) {
-        take_pick(&mut self.rotations, path, way.pick.as_ref());
+        take_pick(&mut self.rotations, path, &way.pick);
     }
 
     /// The way of an answer that carries back the value `ev`: a port and a path of its own choice.
@@ -313,6 +315,6 @@ impl ReplyFrom {
 
 impl Way {
     const fn plain(ev: u32, port: PortId) -> Way {
-        Way { ev, port, segment: None, pick: None }
+        Way { ev, port, segment: None, pick: Pick::fixed(ev, port.0 + 1) }
     }
 }

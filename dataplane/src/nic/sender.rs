@@ -128,8 +128,10 @@ impl Sender<'_> {
     fn send_run<T: TxBurst>(&mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> Run {
         let transport = &self.params.transport;
         let full = transport.full();
+        // Nothing changes them while packets are sent.
+        let allowance = self.group.window.allowance();
         loop {
-            if !self.group.window.can_send(full) {
+            if !allowance.can_send(self.group.window.inflight(), full) {
                 return Run::Ended(Turn::Over);
             }
             let Some(mut packet) = self.qp.requester.fresh() else {
@@ -140,7 +142,7 @@ impl Sender<'_> {
             };
             let nominal = transport.nominal(packet.len);
             // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
-            packet.ack_request |= self.group.window.is_full_after(nominal + full);
+            packet.ack_request |= allowance.is_full_after(self.group.window.inflight(), nominal + full);
             let turn = self.send(packet, out);
             if turn != Turn::Sent {
                 return Run::Ended(turn);
@@ -179,10 +181,10 @@ impl Sender<'_> {
                 Err(_) => return Turn::Unused,
             },
         };
-        let marks = Marks { ev: route.ev, dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
+        let marks = Marks { ev: route.ev(), dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
         let head = len - payload - padding(payload) - ICRC_LEN;
         let written = match lead(head, payload) {
-            Some(lead) if self.lends(route.port, out) => {
+            Some(lead) if self.lends(route.port(), out) => {
                 let leaving = LeavingData { packet, headers, route, marks, len };
                 self.write_around(&leaving, head, lead, source, out)
             }
@@ -192,15 +194,15 @@ impl Sender<'_> {
         match written {
             Written::Yes => {}
             Written::NoSlot => {
-                refuse(self.stalled, self.now, route.port, self.full);
+                refuse(self.stalled, self.now, route.port(), self.full);
                 return Turn::NoWay(NoPath::PortsFull);
             }
             Written::Misfit => return Turn::NoFetch,
         }
-        let packet_timer = self.account(&packet, route.ev);
+        let packet_timer = self.account(&packet, route.ev());
         route.take(self.rotations, self.qp.path);
         let accepting = Accepting::one(len, true, packet_timer);
-        self.committed(route.port, accepting, payload);
+        self.committed(route.port(), accepting, payload);
         Turn::Sent
     }
 
@@ -227,7 +229,7 @@ impl Sender<'_> {
     #[inline(always)]
     fn write_whole<T: TxBurst>(&mut self, leaving: &LeavingData, source: Option<Target<'_>>, out: &mut T) -> Written {
         let LeavingData { packet, headers, route, marks, len } = *leaving;
-        let Some(frame) = out.slot(route.port, len) else { return Written::NoSlot };
+        let Some(frame) = out.slot(route.port(), len) else { return Written::NoSlot };
         let (qp, payload) = (&*self.qp, packet.len as usize);
         let bth = leaving.bth(qp.peer_qpn);
         let Some(body) = qp.template.write_headers(frame, marks, &bth, &headers, payload) else {
@@ -268,10 +270,10 @@ impl Sender<'_> {
         let payload = packet.len as usize;
         let pad = padding(payload);
         let Some(source) = source else { return Written::Misfit };
-        let Some(lent) = self.lend(&packet, &source.skip(lead), route.port, out) else {
+        let Some(lent) = self.lend(&packet, &source.skip(lead), route.port(), out) else {
             return self.write_whole(leaving, Some(source), out);
         };
-        let slot = out.slot_around(route.port, head + lead, lent, pad + ICRC_LEN);
+        let slot = out.slot_around(route.port(), head + lead, lent, pad + ICRC_LEN);
         let Some((head, tail)) = slot else { return Written::NoSlot };
         let template = &self.qp.template;
         let bth = leaving.bth(self.qp.peer_qpn);

@@ -111,6 +111,13 @@ pub struct Pick {
 }
 
 impl Pick {
+    /// A value that is of no rotation, by a port (from 1): to take it changes nothing.
+    #[inline]
+    #[must_use]
+    pub const fn fixed(value: u32, port: u8) -> Pick {
+        Pick { value, port: port as u32, at: NONE, index: NONE, passed_over: NONE }
+    }
+
     /// Its port, from 1.
     #[inline]
     #[must_use]
@@ -229,8 +236,11 @@ impl Spraying {
     }
 
     /// The packet goes out with the value that was chosen.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, pick: &Pick) {
+        if pick.at == NONE {
+            return;
+        }
         if pick.passed_over != NONE {
             let value = &mut self.values[pick.passed_over as usize];
             self.skips -= usize::from(value.state() == EvState::Skip);
@@ -254,7 +264,7 @@ impl Spraying {
     #[inline]
     #[must_use]
     pub fn segment(&self, pick: &Pick) -> Option<Ipv6Addr> {
-        self.values[pick.index as usize].ev.segment
+        self.values.get(pick.index as usize)?.ev.segment
     }
 
     /// The port and SRv6 path that the next reply takes: paths take turns for replies too, apart from the rotation of the data.

@@ -133,6 +133,9 @@ impl Requester {
 
     /// Acknowledges the PSNs of a bitmap that begins at `base`. Returns whether any was outstanding, and the highest one reported.
     fn acknowledge_bitmap<O: Observer>(&mut self, base: Psn, bitmap: u64, observer: &mut O) -> (bool, Option<Psn>) {
+        if bitmap == 0 {
+            return (false, None);
+        }
         // Bits below the oldest outstanding PSN or beyond the highest sent say nothing.
         let below = self.una.distance(base).clamp(0, 64) as u32;
         let sent = self.next.distance(base).clamp(0, 64) as u32;
