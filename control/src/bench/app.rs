@@ -391,24 +391,35 @@ impl Requester {
             && let Some(&at) = self.ready.front()
         {
             let at = at as usize;
-            let offset = (run.posted * run.size) as u64;
-            let request = WriteRequest {
-                wr_id: now.0,
-                local_key: self.peer.source_key,
-                local_va: offset,
-                remote_key: self.peer.target_key,
-                remote_va: offset,
-                len: run.size as u32,
-                immediate: self.peer.ledger.is_some().then_some(self.sequence[at]),
-                signaled: true,
-            };
-            if let Err(refusal) = nic.post_write(self.peer.qps[at], &request) {
+            let count = (POSTS_A_TURN - posted)
+                .min(run.a_round - run.posted)
+                .min(self.peer.depth - self.in_flight[at])
+                .min(self.peer.post_list - self.listed);
+            let first = self.sequence[at];
+            let requests = (0..count).map(|n| {
+                let offset = ((run.posted + n) * run.size) as u64;
+                WriteRequest {
+                    wr_id: now.0,
+                    local_key: self.peer.source_key,
+                    local_va: offset,
+                    remote_key: self.peer.target_key,
+                    remote_va: offset,
+                    len: run.size as u32,
+                    immediate: self.peer.ledger.is_some().then_some(first.wrapping_add(n as u32)),
+                    signaled: true,
+                }
+            });
+            let (count, all) = nic.post_writes(self.peer.qps[at], requests);
+            self.sequence[at] = first.wrapping_add(count as u32);
+            self.in_flight[at] += count;
+            self.listed += count;
+            run.posted += count;
+            posted += count;
+            if let Err(refusal) = all {
                 run.outcome.errors += 1;
                 run.outcome.fault.get_or_insert_with(|| refusal.to_string());
                 break;
             }
-            self.in_flight[at] += 1;
-            self.listed += 1;
             if self.in_flight[at] == self.peer.depth {
                 self.ready.pop_front();
                 self.listed = 0;
@@ -419,9 +430,6 @@ impl Requester {
                     nic.expect_post(self.peer.qps[later as usize]);
                 }
             }
-            self.sequence[at] = self.sequence[at].wrapping_add(1);
-            run.posted += 1;
-            posted += 1;
         }
         posted
     }

@@ -392,41 +392,57 @@ impl Nic {
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then. A local range that is not registered ends the QP once it is read, as with any RDMA NIC.
-    // Always: a request that was just written, piece by piece, is not read from memory again.
     #[inline(always)]
     pub fn post_write(&mut self, qpn: Qpn, request: &WriteRequest) -> Result<(), PostError> {
+        self.post_writes(qpn, [*request]).1
+    }
+
+    /// Posts RDMA Writes on a QP, one after the other, each as [`Nic::post_write`] does. Gives how many were posted, and why the next one was not.
+    // Always: a request that was just written, piece by piece, is not read from memory again.
+    #[inline(always)]
+    pub fn post_writes(
+        &mut self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = WriteRequest>,
+    ) -> (usize, Result<(), PostError>) {
         let (now, slot) = (self.clock, qpn.slot());
         let entry = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut());
-        let qp = entry.filter(|qp| qp.qpn == qpn).ok_or(PostError::UnknownQp)?;
+        let Some(qp) = entry.filter(|qp| qp.qpn == qpn) else { return (0, Err(PostError::UnknownQp)) };
         match qp.state {
             QpState::Rts => {}
-            QpState::Rtr => return Err(PostError::NotReady),
-            QpState::Error => {
-                self.flush_posted(slot, *request);
-                return Ok(());
-            }
+            QpState::Rtr => return (0, Err(PostError::NotReady)),
+            QpState::Error => return (self.flush_posted(slot, requests), Ok(())),
         }
         let (first, waits) = (qp.requester.pending() == 0, qp.in_fresh);
-        qp.requester.post(request, &mut self.rooms)?;
-        Witness::of(&mut self.tap, qp).tell(now, posted(request));
-        if first {
+        let (mut count, mut all) = (0, Ok(()));
+        for request in requests {
+            all = qp.requester.post(&request, &mut self.rooms);
+            if all.is_err() {
+                break;
+            }
+            Witness::of(&mut self.tap, qp).tell(now, posted(&request));
+            count += 1;
+        }
+        if count > 0 && first {
             self.watch(now, slot);
         }
         // One that waits for its turn is known already.
-        if !waits {
+        if count > 0 && !waits {
             self.wake(slot);
         }
-        Ok(())
+        (count, all)
     }
 
-    /// A request on a QP that ended.
+    /// Requests on a QP that ended: how many.
     #[cold]
-    fn flush_posted(&mut self, slot: usize, request: WriteRequest) {
+    fn flush_posted(&mut self, slot: usize, requests: impl IntoIterator<Item = WriteRequest>) -> usize {
         let now = self.clock;
-        if let Some((_, mut outcome)) = self.with_outcome(now, slot) {
+        let Some((_, mut outcome)) = self.with_outcome(now, slot) else { return 0 };
+        let flush = |request: WriteRequest| {
             outcome.tap.tell(now, posted(&request));
             outcome.completed(request.completion(Status::Flushed), true);
-        }
+        };
+        requests.into_iter().map(flush).count()
     }
 
     /// Takes the oldest completion.

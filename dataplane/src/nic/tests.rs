@@ -355,3 +355,31 @@ fn qps_that_follow_send_to_the_new_next_hop_and_others_stay_with_theirs() {
         assert_eq!(to(&mut nic, moves), link(if count == 1 { mac(7) } else { mac(9) }), "each port has its own");
     }
 }
+
+#[test]
+fn of_a_list_of_requests_those_are_posted_that_the_send_queue_holds_and_on_a_qp_that_ended_all_are_flushed() {
+    let (mut nic, qpns) = nic(NicParams::default(), 1);
+    let empty = |wr_id| WriteRequest {
+        wr_id,
+        local_key: Key(0),
+        local_va: 0,
+        remote_key: Key(0),
+        remote_va: 0,
+        len: 0,
+        immediate: None,
+        signaled: true,
+    };
+    assert_eq!(nic.post_writes(qpns[0], (0..10).map(empty)), (8, Err(PostError::QueueFull(8))));
+    assert_eq!(nic.post_writes(qpns[0], []), (0, Ok(())));
+    assert_eq!(nic.transmit(Ns(1), &mut Sink(Vec::new())), 8);
+    nic.sent(Ns(1), PortId(0), 8);
+    acknowledge(&mut nic, qpns[0], 2, 7, 7);
+    let mut done = core::iter::from_fn(|| nic.poll().map(|entry| (entry.completion.wr_id, entry.completion.status)));
+    assert!(done.by_ref().eq((0..8).map(|wr_id| (wr_id, Status::Success))));
+    assert!(nic.end(Ns(3), qpns[0]));
+    assert_eq!(nic.post_writes(qpns[0], (8..11).map(empty)), (3, Ok(())));
+    let done = core::iter::from_fn(|| nic.poll().map(|entry| (entry.completion.wr_id, entry.completion.status)));
+    assert!(done.eq((8..11).map(|wr_id| (wr_id, Status::Flushed))));
+    assert!(nic.close(Ns(4), qpns[0]));
+    assert_eq!(nic.post_writes(qpns[0], [empty(11)]), (0, Err(PostError::UnknownQp)));
+}
