@@ -25,7 +25,7 @@ const FULL: u32 = 4156;
 struct Nobody;
 
 impl Observer for Nobody {
-    fn settled(&mut self, _: u32) {}
+    fn settled(&mut self, _: u64) {}
     fn lost(&mut self, _: u32, _: Loss) {}
     fn refused(&mut self, _: u32, _: bool) {}
     fn timed_out(&mut self, _: u32) {}
