@@ -61,10 +61,9 @@ impl Nic {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{nic, send_empty};
-    use super::super::{NicParams, PostError, WriteRequest};
+    use super::super::tests::{empty_request, nic, send_empty};
+    use super::super::{NicParams, PostError};
     use super::*;
-    use crate::memory::Key;
 
     #[test]
     fn an_idle_qp_has_no_room_and_a_busy_one_keeps_its_own() {
@@ -80,16 +79,7 @@ mod tests {
         nic.on_time(Ns(REST_NS));
         assert!(!has_room(&nic, 0) && has_room(&nic, 1), "a rest after its last");
         // A request that waits needs its room, however long that takes.
-        let request = WriteRequest {
-            wr_id: 1,
-            local_key: Key(0),
-            local_va: 0,
-            remote_key: Key(0),
-            remote_va: 0,
-            len: 0,
-            immediate: None,
-            signaled: true,
-        };
+        let request = empty_request(1);
         nic.post_write(qpns[2], &request).unwrap();
         nic.on_time(Ns(5 * REST_NS));
         assert!(!has_room(&nic, 1) && has_room(&nic, 2));

@@ -87,20 +87,23 @@ pub(super) fn acknowledge(nic: &mut Nic, qpn: Qpn, now: u64, psn: u32, msn: u32)
     nic.receive(Ns(now), PortId(0), &frame.as_slice()).unwrap();
 }
 
-/// Sends an empty Write on a QP as its packet `psn`, and has it acknowledged.
-pub(super) fn send_empty(nic: &mut Nic, now: Ns, qpn: Qpn, psn: u32) {
-    let key = crate::memory::Key(0);
-    let request = WriteRequest {
-        wr_id: psn.into(),
-        local_key: key,
+/// A Write of no bytes.
+pub(super) const fn empty_request(wr_id: u64) -> WriteRequest {
+    WriteRequest {
+        wr_id,
+        local_key: Key(0),
         local_va: 0,
-        remote_key: key,
+        remote_key: Key(0),
         remote_va: 0,
         len: 0,
         immediate: None,
         signaled: true,
-    };
-    nic.post_write(qpn, &request).unwrap();
+    }
+}
+
+/// Sends an empty Write on a QP as its packet `psn`, and has it acknowledged.
+pub(super) fn send_empty(nic: &mut Nic, now: Ns, qpn: Qpn, psn: u32) {
+    nic.post_write(qpn, &empty_request(psn.into())).unwrap();
     let frames = nic.transmit(now, &mut Sink(Vec::new()));
     nic.sent(now, PortId(0), frames);
     acknowledge(nic, qpn, now.0, psn, psn);
@@ -328,17 +331,7 @@ fn qps_that_follow_send_to_the_new_next_hop_and_others_stay_with_theirs() {
         let [moves, stays, elsewhere] =
             [(true, remote.ip), (false, remote.ip), (true, other)].map(|(follows, ip)| open(&mut nic, follows, ip));
         let to = |nic: &mut Nic, qpn: Qpn| {
-            let empty = WriteRequest {
-                wr_id: 1,
-                local_key: Key(0),
-                local_va: 0,
-                remote_key: Key(0),
-                remote_va: 0,
-                len: 0,
-                immediate: None,
-                signaled: true,
-            };
-            nic.post_write(qpn, &empty).unwrap();
+            nic.post_write(qpn, &empty_request(1)).unwrap();
             let mut sink = Sink(Vec::new());
             assert_eq!(nic.transmit(Ns(1), &mut sink), 1);
             nic.sent(Ns(1), PortId(0), 1);
@@ -359,17 +352,7 @@ fn qps_that_follow_send_to_the_new_next_hop_and_others_stay_with_theirs() {
 #[test]
 fn of_a_list_of_requests_those_are_posted_that_the_send_queue_holds_and_on_a_qp_that_ended_all_are_flushed() {
     let (mut nic, qpns) = nic(NicParams::default(), 1);
-    let empty = |wr_id| WriteRequest {
-        wr_id,
-        local_key: Key(0),
-        local_va: 0,
-        remote_key: Key(0),
-        remote_va: 0,
-        len: 0,
-        immediate: None,
-        signaled: true,
-    };
-    assert_eq!(nic.post_writes(qpns[0], (0..10).map(empty)), (8, Err(PostError::QueueFull(8))));
+    assert_eq!(nic.post_writes(qpns[0], (0..10).map(empty_request)), (8, Err(PostError::QueueFull(8))));
     assert_eq!(nic.post_writes(qpns[0], []), (0, Ok(())));
     assert_eq!(nic.transmit(Ns(1), &mut Sink(Vec::new())), 8);
     nic.sent(Ns(1), PortId(0), 8);
@@ -377,9 +360,9 @@ fn of_a_list_of_requests_those_are_posted_that_the_send_queue_holds_and_on_a_qp_
     let mut done = core::iter::from_fn(|| nic.poll().map(|entry| (entry.completion.wr_id, entry.completion.status)));
     assert!(done.by_ref().eq((0..8).map(|wr_id| (wr_id, Status::Success))));
     assert!(nic.end(Ns(3), qpns[0]));
-    assert_eq!(nic.post_writes(qpns[0], (8..11).map(empty)), (3, Ok(())));
+    assert_eq!(nic.post_writes(qpns[0], (8..11).map(empty_request)), (3, Ok(())));
     let done = core::iter::from_fn(|| nic.poll().map(|entry| (entry.completion.wr_id, entry.completion.status)));
     assert!(done.eq((8..11).map(|wr_id| (wr_id, Status::Flushed))));
     assert!(nic.close(Ns(4), qpns[0]));
-    assert_eq!(nic.post_writes(qpns[0], [empty(11)]), (0, Err(PostError::UnknownQp)));
+    assert_eq!(nic.post_writes(qpns[0], [empty_request(11)]), (0, Err(PostError::UnknownQp)));
 }

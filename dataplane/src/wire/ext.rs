@@ -1,6 +1,11 @@
 //! Extension headers, from the BTH's end to the payload.
 
+mod put;
+
+pub use put::ExtHeaders;
+
 use super::{Bth, Opcode, Refusal, bytes};
+use put::Cursor;
 
 /// Message header, 4 bytes, in every data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -409,25 +414,6 @@ impl WriteHeaders {
     }
 }
 
-impl ExtHeaders for WriteHeaders {
-    #[inline(always)]
-    fn ext_len(&self) -> usize {
-        self.len()
-    }
-
-    #[inline(always)]
-    fn put(&self, out: &mut [u8]) -> Option<usize> {
-        let len = self.len();
-        // Most have neither timestamp nor immediate data.
-        if len == PLAIN {
-            self.write(&mut Cursor { out: out.first_chunk_mut::<PLAIN>()?, at: 0 });
-        } else {
-            self.write(&mut Cursor { out: out.get_mut(..len)?, at: 0 });
-        }
-        Some(len)
-    }
-}
-
 impl Sack {
     /// Bytes on the wire, CC_STATE included.
     pub const LEN: usize = 36;
@@ -644,84 +630,5 @@ impl Ext {
             Opcode::EndpointResponse => Ext::EndpointResponse(EndpointResponse::read(from, at)?),
             _ => Ext::Write(WriteHeaders::read(from, at, bth)?),
         })
-    }
-}
-
-/// Extension headers, whose kind may be known beforehand.
-pub trait ExtHeaders {
-    /// Bytes on the wire.
-    fn ext_len(&self) -> usize;
-
-    /// Writes them at the start of `out`, and returns how many bytes they take; `None` when they do not fit.
-    fn put(&self, out: &mut [u8]) -> Option<usize>;
-}
-
-impl ExtHeaders for Ext {
-    #[inline]
-    fn ext_len(&self) -> usize {
-        self.len()
-    }
-
-    #[inline]
-    fn put(&self, out: &mut [u8]) -> Option<usize> {
-        match self {
-            Ext::Write(headers) => headers.put(out),
-            Ext::Ack(aeth) => aeth.put(out),
-            Ext::Sack(sack) => sack.put(out),
-            Ext::Nack(nack) => nack.put(out),
-            Ext::Probe(probe) => probe.put(out),
-            Ext::EndpointRequest(request) => request.put(out),
-            Ext::EndpointResponse(response) => response.put(out),
-            Ext::Cut => Some(0),
-        }
-    }
-}
-
-/// Headers of one length.
-macro_rules! fixed {
-    ($($headers:ty)*) => {$(
-        impl ExtHeaders for $headers {
-            #[inline]
-            fn ext_len(&self) -> usize {
-                <$headers>::LEN
-            }
-
-            // Where the length is known, so are all places.
-            #[inline]
-            fn put(&self, out: &mut [u8]) -> Option<usize> {
-                self.write(&mut Cursor { out: out.first_chunk_mut::<{ <$headers>::LEN }>()?, at: 0 });
-                Some(<$headers>::LEN)
-            }
-        }
-    )*};
-}
-
-fixed! { Aeth Sack Nack Probe EndpointRequest EndpointResponse }
-
-/// Writes one field after the other. What does not fit is left out: callers size the buffer by `len()`.
-struct Cursor<'a> {
-    out: &'a mut [u8],
-    at: usize,
-}
-
-impl Cursor<'_> {
-    #[inline(always)]
-    fn put(&mut self, bytes: &[u8]) {
-        let end = self.at + bytes.len();
-        debug_assert!(end <= self.out.len(), "headers longer than their len()");
-        if let Some(room) = self.out.get_mut(self.at..end) {
-            room.copy_from_slice(bytes);
-        }
-        self.at = end;
-    }
-
-    #[inline]
-    fn put16(&mut self, value: u16) {
-        self.put(&value.to_be_bytes());
-    }
-
-    #[inline]
-    fn put32(&mut self, value: u32) {
-        self.put(&value.to_be_bytes());
     }
 }

@@ -43,7 +43,7 @@ impl Icrc {
         let mut masked = [0; IP_PLACE + AT_ONCE];
         masked[IP_PLACE - 4..IP_PLACE].copy_from_slice(&[0xFF; 4]);
         masked.get_mut(IP_PLACE..IP_PLACE + now)?.copy_from_slice(all.get(..now)?);
-        mask(masked.last_chunk_mut::<AT_ONCE>()?, udp_at - ip_at)?;
+        mask(masked.last_chunk_mut::<AT_ONCE>()?, udp_at.checked_sub(ip_at)?)?;
         // With as many zeros before the ones as make whole steps of it all.
         let from = IP_PLACE - 4 - (STEP - 4).wrapping_sub(now) % STEP;
         let mut crc = begun()[0].clone();
@@ -61,7 +61,8 @@ impl Icrc {
         let begun = begun();
         let link_at = ip_at.checked_sub(LINK)?;
         let (link, all) = frame.get_mut(link_at..)?.split_first_chunk_mut::<LINK>()?;
-        let (ip, above) = all.split_at_mut_checked(udp_at - ip_at)?;
+        let ip_len = udp_at.checked_sub(ip_at)?;
+        let (ip, above) = all.split_at_mut_checked(ip_len)?;
         let (ip, above) = (ip.first_chunk_mut::<20>()?, above.first_chunk_mut::<20>()?);
         let saved = (*link, *ip, *above);
         *link = ZEROS_AND_ONES;
@@ -75,7 +76,7 @@ impl Icrc {
         let mut crc = crc.clone();
         crc.update(&frame[ip_at - lead..]);
         let (link, all) = frame.get_mut(link_at..)?.split_first_chunk_mut::<LINK>()?;
-        let (ip, above) = all.split_at_mut_checked(udp_at - ip_at)?;
+        let (ip, above) = all.split_at_mut_checked(ip_len)?;
         (*link, *ip.first_chunk_mut()?, *above.first_chunk_mut()?) = saved;
         Some(Icrc(crc))
     }
@@ -149,6 +150,9 @@ mod tests {
                 let mut short = vec![0x45; udp_at + 19];
                 assert!(Icrc::over(&short, ip_at, udp_at).is_none(), "no BTH");
                 assert!(Icrc::over_mut(&mut short, ip_at, udp_at).is_none(), "no BTH");
+                assert!(
+                    Icrc::over(&short, ip_at, ip_at - 1).is_none() && Icrc::over_mut(&mut short, ip_at, 0).is_none()
+                );
             }
         }
     }
