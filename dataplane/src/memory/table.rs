@@ -116,6 +116,10 @@ pub enum AccessError {
     OutOfRange,
 }
 
+/// Bytes of a range that are asked for before they are written, at most: caches find what follows by themselves, and more would keep what is read of
+/// the frame waiting.
+const EXPECTED: usize = 1_024;
+
 /// A checked range of a region. It borrows the table, so the region outlives it.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
@@ -259,7 +263,7 @@ impl Table {
         if let Some(region) = self.live(key)
             && let Ok(target) = range(region, va, len)
         {
-            prefetch_bytes(target.ptr.as_ptr(), len);
+            prefetch_bytes(target.ptr.as_ptr(), len.min(EXPECTED));
         }
     }
 
