@@ -253,13 +253,12 @@ impl<E: Engine, A: App<E>> Lane<E, A> {
             }
         }
         self.stats.tx_frames.add(sent as u64);
-        if !tx.take_news() {
-            return sent;
+        if tx.take_news() {
+            let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
+            self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));
+            self.stats.tx_stalls.set(sum(super::TxQueue::stalls));
+            self.stats.tx_too_long.set(sum(super::TxQueue::too_long));
         }
-        let sum = |of: fn(&super::TxQueue) -> u64| tx.queues().iter().map(of).sum();
-        self.stats.tx_pool_empty.set(sum(super::TxQueue::alloc_failures));
-        self.stats.tx_stalls.set(sum(super::TxQueue::stalls));
-        self.stats.tx_too_long.set(sum(super::TxQueue::too_long));
         sent
     }
 }

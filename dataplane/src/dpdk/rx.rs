@@ -244,7 +244,7 @@ impl RxFrame for Frame<'_> {
     #[inline(always)]
     fn body<V: FnMut(Extent<'_>)>(&self, at: usize, len: usize, mut visit: V) {
         // Most lie in one segment.
-        if self.first_len.checked_sub(at).is_none_or(|behind| behind < len) {
+        if self.first_len.min(self.len).checked_sub(at).is_none_or(|behind| behind < len) {
             return self.body_of_segments(at, len, visit);
         }
         // SAFETY: `at .. at + len` lies within the segment, whose bytes stay while the batch has the mbuf.

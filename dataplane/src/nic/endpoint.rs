@@ -5,7 +5,7 @@
 
 use super::direct::Direct;
 use super::reply::Wrote;
-use super::rotations::{FullPorts, ReplyFrom, Way};
+use super::rotations::{FullPorts, ReplyFrom};
 use super::tap::show_endpoint;
 use super::transmit::Accepting;
 use super::{DropReason, Nic, PortId, TxBurst};
@@ -165,10 +165,11 @@ impl Nic {
         let way = way.ok()?;
         let qp = self.qps_to(remote).next()?;
         let mut template = qp.template;
-        if let Some(link) = qp.link(way.port) {
+        let (ev, port) = (way.route.ev(), way.route.port());
+        if let Some(link) = qp.link(port) {
             template.set_link(*link);
         }
-        let content = content(Ev { segment: way.segment, ..Ev::new(way.ev, way.port.0 + 1) });
+        let content = content(Ev { segment: way.segment, ..Ev::new(ev, port.0 + 1) });
         let endpoints = &mut self.endpoints;
         if endpoints.asked.len() >= ENDPOINT_QUEUE_MAX {
             endpoints.asked.pop_front();
@@ -176,9 +177,8 @@ impl Nic {
         endpoints.next = endpoints.next.wrapping_add(1);
         let id = endpoints.next;
         endpoints.asked.push_back(Asked { id, remote, sent: Ns::ZERO, content });
-        let Way { ev, port, segment, .. } = way;
         let dscp = self.params.dscp.control;
-        endpoints.frames.push_back(Frame { template, port, id, ev, segment, dscp, content });
+        endpoints.frames.push_back(Frame { template, port, id, ev, segment: way.segment, dscp, content });
         Some(id)
     }
 

@@ -438,11 +438,13 @@ impl Nic {
     fn flush_posted(&mut self, slot: usize, requests: impl IntoIterator<Item = WriteRequest>) -> usize {
         let now = self.clock;
         let Some((_, mut outcome)) = self.with_outcome(now, slot) else { return 0 };
-        let flush = |request: WriteRequest| {
+        let mut count = 0;
+        for request in requests {
             outcome.tap.tell(now, posted(&request));
             outcome.completed(request.completion(Status::Flushed), true);
-        };
-        requests.into_iter().map(flush).count()
+            count += 1;
+        }
+        count
     }
 
     /// Takes the oldest completion.

@@ -150,14 +150,14 @@ impl Nic {
             return Wrote::NoRoom;
         }
         let Ok(way) = self.way_of_reply(now, &from, reply, *full) else { return Wrote::PortFull };
+        let (ev, port) = (way.route.ev(), way.route.port());
         // The slot comes first: a SACK that finds no room must not count as sent.
-        let Some(frame) = out.slot(way.port, len) else {
-            self.refused(now, way.port, full);
+        let Some(frame) = out.slot(port, len) else {
+            self.refused(now, port, full);
             return Wrote::PortFull;
         };
         self.take_way(from.path, &way);
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return Wrote::Done };
-        let ev = way.ev;
         // A probe tests the path of data, so it travels in its class.
         let marks = match reply.answer {
             Answer::Probe { .. } => Marks { ev, dscp: self.params.data_dscp(false), ecn: ECT0 },
@@ -177,7 +177,7 @@ impl Nic {
             );
         }
         out.commit();
-        self.committed(now, way.port, Accepting::one(len, is_data, None), full);
+        self.committed(now, port, Accepting::one(len, is_data, None), full);
         Wrote::Done
     }
 

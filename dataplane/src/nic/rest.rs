@@ -16,7 +16,7 @@ impl Nic {
     pub(super) fn rest(&mut self, slot: usize) {
         let now = self.clock;
         let Some(qp) = self.qps.get_mut(slot).and_then(|entry| entry.as_deref_mut()) else { return };
-        if !qp.requester.is_idle() || !qp.requester.has_room() {
+        if !qp.requester.has_room() {
             return;
         }
         // Timers come by while it rests.

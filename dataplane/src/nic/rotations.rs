@@ -21,16 +21,13 @@ pub(super) struct Rotation {
 /// A frame's way out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    pub(super) ev: u32,
-    pub(super) port: PortId,
+    pub(super) route: Route,
     /// Its path in the outer header, where it has one of its own.
     pub(super) segment: Option<Ipv6Addr>,
-    /// To be taken when the frame goes out.
-    pick: Pick,
 }
 
-/// A way, but for its path in an outer header, which few have.
-#[derive(Clone, Copy)]
+/// A way, but for its path in an outer header, which few have. What it picks of a rotation is to be taken when the frame goes out.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Route(Pick);
 
 impl Route {
@@ -63,7 +60,9 @@ impl Route {
     /// A frame goes out by it.
     #[inline(always)]
     pub(super) fn take(&self, rotations: &mut [Rotation], path: QpPath) {
-        take_pick(rotations, path, &self.0);
+        if let QpPath::Sprayed(rotation) = path {
+            rotations[rotation].spraying.take(&self.0);
+        }
     }
 
     /// All of it.
@@ -72,14 +71,7 @@ impl Route {
             QpPath::Sprayed(rotation) => rotations[rotation].spraying.segment(&self.0),
             QpPath::Own(_) => None,
         };
-        Way { ev: self.ev(), port: self.port(), segment, pick: self.0 }
-    }
-}
-
-#[inline(always)]
-fn take_pick(rotations: &mut [Rotation], path: QpPath, pick: &Pick) {
-    if let QpPath::Sprayed(rotation) = path {
-        rotations[rotation].spraying.take(pick);
+        Way { route: self, segment }
     }
 }
 
@@ -135,7 +127,7 @@ impl Qp {
     /// Puts the addresses of the frame's way into it, once its headers are written.
     #[inline]
     pub(super) fn address(&self, frame: &mut [u8], way: &Way, marks: Marks) {
-        if let Some(link) = self.link(way.port) {
+        if let Some(link) = self.link(way.route.port()) {
             write_link(frame, link);
         }
         if let Some(segment) = way.segment.filter(|_| self.encapsulated) {
@@ -172,7 +164,7 @@ impl Nic {
     /// The frame that took a way goes out.
     #[inline]
     pub(super) fn take_way(&mut self, path: QpPath, way: &Way) {
-        take_pick(&mut self.rotations, path, &way.pick);
+        way.route.take(&mut self.rotations, path);
     }
 
     /// The way of an answer that carries back the value `ev`: a port and a path of its own choice.
@@ -315,6 +307,6 @@ impl ReplyFrom {
 
 impl Way {
     const fn plain(ev: u32, port: PortId) -> Way {
-        Way { ev, port, segment: None, pick: Pick::fixed(ev, port.0 + 1) }
+        Way { route: Route(Pick::fixed(ev, port.0 + 1)), segment: None }
     }
 }

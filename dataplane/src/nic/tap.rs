@@ -215,13 +215,13 @@ pub(super) fn show(tap: &mut dyn Tap, rotations: &[Rotation], qp: &Qp, leaving: 
     let Leaving { at, way, direction, kind, psn, payload, ecn, nack, frame } = *leaving;
     let seen = Seen {
         at,
-        port: way.port,
+        port: way.route.port(),
         direction,
         kind: Some(kind),
         qp: Some(QpEnds::of(qp)),
         psn,
-        ev: way.ev,
-        ev_state: ev_state(rotations, qp.path, way.ev),
+        ev: way.route.ev(),
+        ev_state: ev_state(rotations, qp.path, way.route.ev()),
         frame_len: frame.len() as u32,
         payload: payload as u32,
         ecn,

@@ -179,21 +179,7 @@ fn a_full_egress_buffer_stops_the_fetch_and_drops_nothing_but_a_probe_that_finds
 #[test]
 fn of_packets_in_a_row_those_that_the_port_took_have_timers_and_the_others_have_none() {
     let (mut nic, qpns) = nic(NicParams::default(), 1);
-    let key = Keys::default().allocate().unwrap();
-    for wr_id in 0..5 {
-        let (local_key, remote_key) = (key, key);
-        let request = WriteRequest {
-            wr_id,
-            local_key,
-            local_va: 0,
-            remote_key,
-            remote_va: 0,
-            len: 0,
-            immediate: None,
-            signaled: true,
-        };
-        nic.post_write(qpns[0], &request).unwrap();
-    }
+    assert_eq!(nic.post_writes(qpns[0], (0..5).map(empty_request)), (5, Ok(())));
     assert_eq!(nic.transmit(Ns(0), &mut Sink(Vec::new())), 5);
     let mut lost = |taken: usize, at: u64| {
         nic.sent(Ns(at), PortId(0), taken);

@@ -95,12 +95,12 @@ impl<const N: usize> Lists<N> {
 
     /// The first slot of each list that has one.
     #[inline]
-    pub(super) fn fronts(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    pub(super) fn fronts(&self) -> impl Iterator<Item = usize> + '_ {
         let mut left = self.occupied;
         core::iter::from_fn(move || {
             let list = left.trailing_zeros() as usize;
             left &= left.wrapping_sub(1);
-            (list < 32).then(|| (list, usize::from(self.heads[list])))
+            (list < 32).then(|| usize::from(self.heads[list]))
         })
     }
 }

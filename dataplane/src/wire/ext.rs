@@ -597,21 +597,6 @@ impl Ext {
         }
     }
 
-    /// Bytes on the wire of the headers that `bth` announces.
-    #[inline(always)]
-    #[must_use]
-    pub const fn len_of(bth: &Bth) -> usize {
-        match bth.opcode {
-            Opcode::Ack => Aeth::LEN,
-            Opcode::Sack => Sack::LEN,
-            Opcode::Nack => Nack::LEN,
-            Opcode::Probe => Probe::LEN,
-            Opcode::EndpointRequest => EndpointRequest::LEN,
-            Opcode::EndpointResponse => EndpointResponse::LEN,
-            opcode => PLAIN + if bth.tsh { 4 } else { 0 } + if opcode.has_immediate() { 4 } else { 0 },
-        }
-    }
-
     /// True for [`Ext::Cut`].
     #[must_use]
     pub const fn is_empty(&self) -> bool {

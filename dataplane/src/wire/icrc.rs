@@ -36,14 +36,18 @@ impl Icrc {
     #[must_use]
     pub fn over(frame: &[u8], ip_at: usize, udp_at: usize) -> Option<Icrc> {
         let all = frame.get(ip_at..)?;
-        let headers =
-            (udp_at + 8 + Bth::LEN).checked_sub(ip_at).filter(|&headers| headers <= HEADERS_MAX.min(all.len()))?;
+        let ip_len = udp_at.checked_sub(ip_at)?;
+        let headers = ip_len + 8 + Bth::LEN;
+        if headers > HEADERS_MAX.min(all.len()) {
+            return None;
+        }
         // The ones, and the headers with what follows or without.
         let now = if all.len() <= AT_ONCE { all.len() } else { headers };
         let mut masked = [0; IP_PLACE + AT_ONCE];
         masked[IP_PLACE - 4..IP_PLACE].copy_from_slice(&[0xFF; 4]);
         masked.get_mut(IP_PLACE..IP_PLACE + now)?.copy_from_slice(all.get(..now)?);
-        mask(masked.last_chunk_mut::<AT_ONCE>()?, udp_at.checked_sub(ip_at)?)?;
+        mask_ip(masked[IP_PLACE..].first_chunk_mut()?);
+        mask_above(masked.get_mut(IP_PLACE + ip_len..)?.first_chunk_mut()?);
         // With as many zeros before the ones as make whole steps of it all.
         let from = IP_PLACE - 4 - (STEP - 4).wrapping_sub(now) % STEP;
         let mut crc = begun()[0].clone();
@@ -100,14 +104,7 @@ fn begun() -> &'static [crc32fast::Hasher; 2] {
     BEGUN.get_or_init(|| [AFTER_FOUR, AFTER_EIGHT].map(crc32fast::Hasher::new_with_initial))
 }
 
-/// Sets what the network may change to ones, in headers that begin with IP and have UDP at `udp`.
-#[inline]
-fn mask(headers: &mut [u8; AT_ONCE], udp: usize) -> Option<()> {
-    mask_ip(headers.first_chunk_mut()?);
-    mask_above(headers.get_mut(udp..)?.first_chunk_mut()?);
-    Some(())
-}
-
+/// Sets what the network may change of an IP header to ones.
 #[inline]
 const fn mask_ip(ip: &mut [u8; 20]) {
     match ip[0] >> 4 {
@@ -118,7 +115,7 @@ const fn mask_ip(ip: &mut [u8; 20]) {
     }
 }
 
-/// The checksum of UDP, and the reserved byte of the BTH.
+/// The same of UDP and BTH: the checksum, and the reserved byte.
 #[inline]
 const fn mask_above(udp_and_bth: &mut [u8; 20]) {
     (udp_and_bth[6], udp_and_bth[7], udp_and_bth[12]) = (0xFF, 0xFF, 0xFF);

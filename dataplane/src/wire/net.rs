@@ -215,17 +215,19 @@ impl<'h> Header<'h> {
         }
     }
 
+    /// Codepoint and ECN field.
     #[inline(always)]
-    fn traffic_class(&self) -> u8 {
-        match self {
+    fn marks(&self) -> (u8, u8) {
+        let class = match self {
             Header::V4(b) => b[1],
             Header::V6(b) => b[0] << 4 | b[1] >> 4,
-        }
+        };
+        (class >> 2, class & 3)
     }
 
     #[inline(always)]
     pub(super) fn read(&self) -> Ip {
-        let (dscp, ecn) = (self.traffic_class() >> 2, self.traffic_class() & 3);
+        let (dscp, ecn) = self.marks();
         match self {
             Header::V4(b) => {
                 let address = |at: usize| IpAddr::V4(Ipv4Addr::new(b[at], b[at + 1], b[at + 2], b[at + 3]));
@@ -286,7 +288,7 @@ impl<'h> Below<'h> {
         let at = ethernet.end;
         let (udp_at, ip_end) = (at + header.len(), at + header.packet_len());
         let udp = read_udp(head, udp_at, rules)?;
-        let (dscp, ecn) = (header.traffic_class() >> 2, header.traffic_class() & 3);
+        let (dscp, ecn) = header.marks();
         Ok(Layers { ethernet, header, dscp, ecn, ip_at: at, outer_at: None, outer_end: ip_end, udp_at, ip_end, udp })
     }
 

@@ -162,9 +162,8 @@ fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers<'_>)
     // What is read of data goes into its place at once, and does not meet what is read of others before.
     if bth.opcode.is_data() {
         let headers = WriteHeaders::read(within, ext_at, &bth)?;
-        let payload_at = ext_at + Ext::len_of(&bth);
-        let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
-        let payload_len = body.checked_sub(usize::from(bth.pad)).ok_or(Refusal::BadPad)?;
+        let payload_at = ext_at + headers.len();
+        let (body, payload_len) = body_lens(end, payload_at, &bth)?;
         if !body.is_multiple_of(4) {
             return Err(Refusal::BadPad);
         }
@@ -176,6 +175,14 @@ fn parse_above(head: &[u8], len: usize, rules: &Rules, layers: &net::Layers<'_>)
         Opcode::Ack => above.with(Ext::Ack(Aeth::read(within, ext_at)?)),
         _ => above.with(Ext::read(within, ext_at, &bth)?),
     }
+}
+
+/// Bytes between headers and iCRC of a packet that ends at `end`, with pad and without.
+#[inline(always)]
+fn body_lens(end: usize, payload_at: usize, bth: &Bth) -> Result<(usize, usize), Refusal> {
+    let body = end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
+    let payload_len = body.checked_sub(usize::from(bth.pad)).ok_or(Refusal::BadPad)?;
+    Ok((body, payload_len))
 }
 
 /// A packet without payload, but for its extension headers.
@@ -191,14 +198,11 @@ impl Bodiless<'_> {
     #[inline(always)]
     fn with(self, ext: Ext) -> Result<Packet, Refusal> {
         let payload_at = self.ext_at + ext.len();
-        let body = self.end.checked_sub(payload_at + ICRC_LEN).ok_or(Refusal::TruncatedIcrc)?;
-        if body < usize::from(self.bth.pad) {
-            return Err(Refusal::BadPad);
-        }
+        let (body, payload_len) = body_lens(self.end, payload_at, &self.bth)?;
         if body != 0 {
             return Err(Refusal::UnexpectedPayload);
         }
-        Ok(packet(self.layers, self.bth, ext, self.trim, payload_at, 0))
+        Ok(packet(self.layers, self.bth, ext, self.trim, payload_at, payload_len))
     }
 }
 

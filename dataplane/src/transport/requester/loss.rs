@@ -70,8 +70,7 @@ impl Requester {
     /// A packet whose timer ran out by `now`: its slot.
     #[inline]
     fn due(&mut self, now: Ns) -> Option<usize> {
-        let by_psn = self.first_timed();
-        by_psn.into_iter().chain(self.timers.fronts().map(|(_, at)| at)).find(|&at| self.slots[at].deadline <= now)
+        self.first_deadlines().find(|&(_, deadline)| deadline <= now).map(|(at, _)| at)
     }
 
     /// Handles every timer that ran out by `now`.

@@ -514,21 +514,19 @@ impl Requester {
         if !slot.in_flight || slot.timer != NO_LIST {
             return None;
         }
-        slot.sent_at = now;
-        if slot.timeouts == 0 && psn.distance(self.timed.1) >= 0 {
-            slot.deadline = now + self.first_timeout.1;
-            slot.timer = BY_PSN;
-            self.timed.1 = psn.next();
-            return Some(slot.deadline);
-        }
         let (list, length) = match slot.timeouts {
             0 => self.first_timeout,
             timeouts => self.params.timeout(u32::from(timeouts) + 1),
         };
-        slot.deadline = now + length;
-        slot.timer = list as u8;
-        let deadline = slot.deadline;
-        self.timers.push_back(list, at);
+        let deadline = now + length;
+        (slot.sent_at, slot.deadline) = (now, deadline);
+        if slot.timeouts == 0 && psn.distance(self.timed.1) >= 0 {
+            slot.timer = BY_PSN;
+            self.timed.1 = psn.next();
+        } else {
+            slot.timer = list as u8;
+            self.timers.push_back(list, at);
+        }
         Some(deadline)
     }
 
@@ -545,12 +543,18 @@ impl Requester {
         None
     }
 
+    /// The packets whose timers run out first: one by PSN, and one of each list. Their slots and deadlines.
+    #[inline]
+    fn first_deadlines(&mut self) -> impl Iterator<Item = (usize, Ns)> + '_ {
+        let by_psn = self.first_timed();
+        by_psn.into_iter().chain(self.timers.fronts()).map(|at| (at, self.slots[at].deadline))
+    }
+
     /// When the earliest timer of a packet runs out.
     #[inline]
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Ns> {
-        let by_psn = self.first_timed();
-        self.timers.fronts().map(|(_, at)| at).chain(by_psn).map(|at| self.slots[at].deadline).min()
+        self.first_deadlines().map(|(_, deadline)| deadline).min()
     }
 
     /// When the completion of the oldest message is to be asked for again.

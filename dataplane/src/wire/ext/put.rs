@@ -4,19 +4,11 @@ use super::{Aeth, EndpointRequest, EndpointResponse, Ext, Nack, PLAIN, Probe, Sa
 
 /// Extension headers, whose kind may be known beforehand.
 pub trait ExtHeaders {
-    /// Bytes on the wire.
-    fn ext_len(&self) -> usize;
-
     /// Writes them at the start of `out`, and returns how many bytes they take; `None` when they do not fit.
     fn put(&self, out: &mut [u8]) -> Option<usize>;
 }
 
 impl ExtHeaders for WriteHeaders {
-    #[inline(always)]
-    fn ext_len(&self) -> usize {
-        self.len()
-    }
-
     #[inline(always)]
     fn put(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.len();
@@ -31,11 +23,6 @@ impl ExtHeaders for WriteHeaders {
 }
 
 impl ExtHeaders for Ext {
-    #[inline]
-    fn ext_len(&self) -> usize {
-        self.len()
-    }
-
     #[inline]
     fn put(&self, out: &mut [u8]) -> Option<usize> {
         match self {
@@ -55,11 +42,6 @@ impl ExtHeaders for Ext {
 macro_rules! fixed {
     ($($headers:ty)*) => {$(
         impl ExtHeaders for $headers {
-            #[inline]
-            fn ext_len(&self) -> usize {
-                <$headers>::LEN
-            }
-
             // Where the length is known, so are all places.
             #[inline]
             fn put(&self, out: &mut [u8]) -> Option<usize> {
