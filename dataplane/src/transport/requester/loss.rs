@@ -1,6 +1,7 @@
 //! What is presumed lost: SACK gaps, timeouts and NACKs.
 
-use super::{Again, Fault, Loss, NO_LIST, Observer, Requester, WAIT_LIST};
+use super::timers::{NO_LIST, WAIT_LIST};
+use super::{Again, Fault, Loss, Observer, Requester};
 use crate::Ns;
 use crate::transport::Psn;
 use crate::wire::NackReason;

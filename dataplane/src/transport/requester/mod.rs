@@ -11,6 +11,7 @@ mod outgoing;
 mod room;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 pub use acknowledge::{SackReport, reflected_rtt};
 pub use message::{Completion, Operation, PostError, Status, WriteRequest};
@@ -26,14 +27,7 @@ use message::Message;
 pub(crate) use outgoing::Turn;
 use room::FEW_SLOTS;
 use std::collections::VecDeque;
-
-/// Timer lists: one for each doubling of the timeout, and one for packets that wait after a NACK. Within a list all
-/// waits are equally long, so it is in order of deadline.
-const TIMER_LISTS: usize = 32;
-const WAIT_LIST: usize = TIMER_LISTS - 1;
-const NO_LIST: u8 = u8::MAX;
-/// No list either: packets whose timers started in the order of their PSNs, as most do, need none to be in order of deadline.
-const BY_PSN: u8 = NO_LIST - 1;
+use timers::{NO_LIST, TIMER_LISTS};
 
 /// Why a packet is presumed lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +98,7 @@ struct Slot {
     resends: u16,
     timeouts: u16,
     refusals: u16,
-    /// The timer list that holds it, [`BY_PSN`], or `NO_LIST` without a running timer.
+    /// The timer list that holds it, [`timers::BY_PSN`], or `NO_LIST` without a running timer.
     timer: u8,
     /// Why it was presumed lost last.
     cause: Again,
@@ -157,7 +151,7 @@ pub struct Requester {
     /// The lowest PSN that the responder refused as beyond its window since `cack` moved last: it and what follows waits.
     barrier: Option<Psn>,
     timers: Lists<TIMER_LISTS>,
-    /// PSNs from the first to before the second may have timers [`BY_PSN`], no others have.
+    /// PSNs from the first to before the second may have timers [`timers::BY_PSN`], no others have.
     timed: (Psn, Psn),
     /// Retransmitted packets in flight, in the order of their retransmission.
     resent: Lists<1>,
@@ -489,86 +483,6 @@ impl Requester {
                 slot.in_resent = true;
                 self.resent.push_back(0, at);
             }
-        }
-    }
-
-    /// The port accepted the transmissions of `count` PSNs from `first` on: their timers start. Returns the first deadline.
-    #[inline]
-    pub fn accepted(&mut self, now: Ns, first: Psn, count: u32) -> Option<Ns> {
-        let mut earliest = None;
-        for n in 0..count as i32 {
-            if let Some(deadline) = self.start_timer(now, first.plus(n)) {
-                earliest = Some(earliest.map_or(deadline, |earliest: Ns| earliest.min(deadline)));
-            }
-        }
-        earliest
-    }
-
-    #[inline]
-    fn start_timer(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
-        if !self.is_outstanding(psn) {
-            return None;
-        }
-        let at = self.index(psn);
-        let slot = &mut self.slots[at];
-        if !slot.in_flight || slot.timer != NO_LIST {
-            return None;
-        }
-        let (list, length) = match slot.timeouts {
-            0 => self.first_timeout,
-            timeouts => self.params.timeout(u32::from(timeouts) + 1),
-        };
-        let deadline = now + length;
-        (slot.sent_at, slot.deadline) = (now, deadline);
-        if slot.timeouts == 0 && psn.distance(self.timed.1) >= 0 {
-            slot.timer = BY_PSN;
-            self.timed.1 = psn.next();
-        } else {
-            slot.timer = list as u8;
-            self.timers.push_back(list, at);
-        }
-        Some(deadline)
-    }
-
-    /// The first packet whose timer is [`BY_PSN`]: its slot. Those before it are not looked at again.
-    #[inline]
-    fn first_timed(&mut self) -> Option<usize> {
-        while self.timed.0 != self.timed.1 {
-            let at = self.index(self.timed.0);
-            if self.slots[at].timer == BY_PSN {
-                return Some(at);
-            }
-            self.timed.0 = self.timed.0.next();
-        }
-        None
-    }
-
-    /// The packets whose timers run out first: one by PSN, and one of each list. Their slots and deadlines.
-    #[inline]
-    fn first_deadlines(&mut self) -> impl Iterator<Item = (usize, Ns)> + '_ {
-        let by_psn = self.first_timed();
-        by_psn.into_iter().chain(self.timers.fronts()).map(|at| (at, self.slots[at].deadline))
-    }
-
-    /// When the earliest timer of a packet runs out.
-    #[inline]
-    #[must_use]
-    pub fn next_deadline(&mut self) -> Option<Ns> {
-        self.first_deadlines().map(|(_, deadline)| deadline).min()
-    }
-
-    /// When the completion of the oldest message is to be asked for again.
-    #[inline]
-    #[must_use]
-    pub const fn rerequest_deadline(&self) -> Option<Ns> {
-        self.rerequest_at
-    }
-
-    #[inline]
-    fn stop_timer(&mut self, at: usize) {
-        let list = core::mem::replace(&mut self.slots[at].timer, NO_LIST);
-        if list < BY_PSN {
-            self.timers.remove(usize::from(list), at);
         }
     }
 

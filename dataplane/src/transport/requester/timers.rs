@@ -1,0 +1,95 @@
+//! Timers of packets in flight: when they start, which runs out first.
+
+use super::Requester;
+use crate::Ns;
+use crate::transport::Psn;
+
+/// Timer lists: one for each doubling of the timeout, and one for packets that wait after a NACK. Within a list all
+/// waits are equally long, so it is in order of deadline.
+pub(super) const TIMER_LISTS: usize = 32;
+pub(super) const WAIT_LIST: usize = TIMER_LISTS - 1;
+pub(super) const NO_LIST: u8 = u8::MAX;
+/// No list either: packets whose timers started in the order of their PSNs, as most do, need none to be in order of deadline.
+const BY_PSN: u8 = NO_LIST - 1;
+
+impl Requester {
+    /// The port accepted the transmissions of `count` PSNs from `first` on: their timers start. Returns the first deadline.
+    #[inline]
+    pub fn accepted(&mut self, now: Ns, first: Psn, count: u32) -> Option<Ns> {
+        let mut earliest = None;
+        for n in 0..count as i32 {
+            if let Some(deadline) = self.start_timer(now, first.plus(n)) {
+                earliest = Some(earliest.map_or(deadline, |earliest: Ns| earliest.min(deadline)));
+            }
+        }
+        earliest
+    }
+
+    #[inline]
+    fn start_timer(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
+        if !self.is_outstanding(psn) {
+            return None;
+        }
+        let at = self.index(psn);
+        let slot = &mut self.slots[at];
+        if !slot.in_flight || slot.timer != NO_LIST {
+            return None;
+        }
+        let (list, length) = match slot.timeouts {
+            0 => self.first_timeout,
+            timeouts => self.params.timeout(u32::from(timeouts) + 1),
+        };
+        let deadline = now + length;
+        (slot.sent_at, slot.deadline) = (now, deadline);
+        if slot.timeouts == 0 && psn.distance(self.timed.1) >= 0 {
+            slot.timer = BY_PSN;
+            self.timed.1 = psn.next();
+        } else {
+            slot.timer = list as u8;
+            self.timers.push_back(list, at);
+        }
+        Some(deadline)
+    }
+
+    /// The first packet whose timer is [`BY_PSN`]: its slot. Those before it are not looked at again.
+    #[inline]
+    fn first_timed(&mut self) -> Option<usize> {
+        while self.timed.0 != self.timed.1 {
+            let at = self.index(self.timed.0);
+            if self.slots[at].timer == BY_PSN {
+                return Some(at);
+            }
+            self.timed.0 = self.timed.0.next();
+        }
+        None
+    }
+
+    /// The packets whose timers run out first: one by PSN, and one of each list. Their slots and deadlines.
+    #[inline]
+    pub(super) fn first_deadlines(&mut self) -> impl Iterator<Item = (usize, Ns)> + '_ {
+        let by_psn = self.first_timed();
+        by_psn.into_iter().chain(self.timers.fronts()).map(|at| (at, self.slots[at].deadline))
+    }
+
+    /// When the earliest timer of a packet runs out.
+    #[inline]
+    #[must_use]
+    pub fn next_deadline(&mut self) -> Option<Ns> {
+        self.first_deadlines().map(|(_, deadline)| deadline).min()
+    }
+
+    /// When the completion of the oldest message is to be asked for again.
+    #[inline]
+    #[must_use]
+    pub const fn rerequest_deadline(&self) -> Option<Ns> {
+        self.rerequest_at
+    }
+
+    #[inline]
+    pub(super) fn stop_timer(&mut self, at: usize) {
+        let list = core::mem::replace(&mut self.slots[at].timer, NO_LIST);
+        if list < BY_PSN {
+            self.timers.remove(usize::from(list), at);
+        }
+    }
+}
