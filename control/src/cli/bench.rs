@@ -24,10 +24,13 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// `InitialAckTimeout` in us: as the NIC has it, and where a fabric in software shares cores with what it joins.
-const ACK_TIMEOUT_US: u64 = 150;
+/// `InitialAckTimeout` in us where nothing is lost but by a worker that is kept from its core, which a longer one waits for.
+const ACK_TIMEOUT_US: u64 = 1_000;
+/// Where the last of a round may be lost on purpose, which timers alone find.
+const LOSSY_ACK_TIMEOUT_US: u64 = 300;
+/// Where a fabric in software shares cores with what it joins.
 const FABRIC_ACK_TIMEOUT_US: u64 = 2_000;
-/// The same where many QPs fill the window with small packets, which take longer than 150 us to pass it.
+/// Where many QPs fill the window with small packets, which take long to pass it.
 const QPS_ACK_TIMEOUT_US: u64 = 5_000;
 
 /// `SACKLossMinRetxPkts` where nothing is overtaken: a window of the bench holds fewer packets than the usual 512, by which no loss would be
@@ -120,8 +123,8 @@ pub(super) struct Args {
     /// Rate that each port keeps to, as if it were a link of that rate, as in 10Gbps [default: as fast as it is]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     link_rate: Option<u64>,
-    /// Microseconds that an acknowledgement may take at first [default: 150, or as --config has it; with several QPs 5000, with
-    /// --fabric 2000]
+    /// Microseconds that an acknowledgement may take at first [default: 1000, or as --config has it; with --loss and its like 300, with several QPs
+    /// 5000, with --fabric 2000]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=8_000_000))]
     ack_timeout: Option<u64>,
     /// PSNs by which those that arrived are ahead of one that did not before it counts as lost (SACKLossMinRetxPkts) [default: 8 where nothing
@@ -231,7 +234,8 @@ impl Args {
         let ack_timeout = self.ack_timeout.map(|us| us * US).or(own_timeout);
         let usual_us = match (&fabric, self.qps) {
             (Some(_), _) => FABRIC_ACK_TIMEOUT_US,
-            (None, 1) => ACK_TIMEOUT_US,
+            (None, 1) if impairments.is_none() => ACK_TIMEOUT_US,
+            (None, 1) => LOSSY_ACK_TIMEOUT_US,
             (None, _) => QPS_ACK_TIMEOUT_US,
         };
         let usual = NicParams { merge_sacks: true, ..NicParams::default() };
