@@ -13,12 +13,13 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 42] = [
+const FUNCTIONS: [&str; 43] = [
     "mrc_.*",
     "rte_dev_dma_map",
     "rte_dev_dma_unmap",
     "rte_dev_probe",
     "rte_eal_alarm_set",
+    "rte_eal_has_hugepages",
     "rte_eal_init",
     "rte_eal_iova_mode",
     "rte_eth_dev_adjust_nb_rx_tx_desc",
@@ -154,6 +155,8 @@ fn bindings(flags: &[String]) {
 fn shim(flags: &[String]) {
     let mut build = cc::Build::new();
     build.file("src/shim.c").opt_level(3).warnings(true);
+    // A function that no header declares would be taken to return an int.
+    build.flag_if_supported("-Werror=implicit-function-declaration");
     for flag in flags {
         build.flag(flag);
     }
