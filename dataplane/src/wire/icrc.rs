@@ -10,20 +10,12 @@ use std::sync::OnceLock;
 const HEADERS_MAX: usize = 60 + 8 + Bth::LEN;
 /// Bytes that go through at once with the headers: a small packet, all of it.
 const AT_ONCE: usize = 144;
-/// Where the IP header stands among them: before it is room for ones and zeros.
-const IP_PLACE: usize = 2 * STEP;
-/// The register when the first four of the eight bytes of ones have met the ones that it begins with: zero, as a finished CRC has it. Bytes of zeros
-/// do not change that, so they may fill up what goes through at once.
+/// Of the ones so many go through with the headers: a Write of 64 bytes over IPv4 is whole steps of the CRC then.
+const ONES: usize = 4;
+/// The register when the other four have met the ones that it begins with: zero, as a finished CRC has it.
 const AFTER_FOUR: u32 = u32::MAX;
-/// And when all eight have.
-const AFTER_EIGHT: u32 = 0x2144_DF1C;
-/// Registers with these. To make one looks at what the processor can do, which takes too long for each packet.
-static BEGUN: OnceLock<[crc32fast::Hasher; 2]> = OnceLock::new();
-/// What stands before the IP header at least, addresses and type of Ethernet, and what stands there while the CRC goes over it.
-const LINK: usize = 14;
-const ZEROS_AND_ONES: [u8; LINK] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF];
-/// What the CRC is done with at a time.
-const STEP: usize = 16;
+/// A register with that. To make one looks at what the processor can do, which takes too long for each packet.
+static BEGUN: OnceLock<crc32fast::Hasher> = OnceLock::new();
 
 /// A running iCRC.
 #[derive(Clone)]
@@ -43,45 +35,33 @@ impl Icrc {
         }
         // The ones, and the headers with what follows or without.
         let now = if all.len() <= AT_ONCE { all.len() } else { headers };
-        let mut masked = [0; IP_PLACE + AT_ONCE];
-        masked[IP_PLACE - 4..IP_PLACE].copy_from_slice(&[0xFF; 4]);
-        masked.get_mut(IP_PLACE..IP_PLACE + now)?.copy_from_slice(all.get(..now)?);
-        mask_ip(masked[IP_PLACE..].first_chunk_mut()?);
-        mask_above(masked.get_mut(IP_PLACE + ip_len..)?.first_chunk_mut()?);
-        // With as many zeros before the ones as make whole steps of it all.
-        let from = IP_PLACE - 4 - (STEP - 4).wrapping_sub(now) % STEP;
-        let mut crc = begun()[0].clone();
-        crc.update(masked.get(from..IP_PLACE + now)?);
+        let mut masked = [0xFF; ONES + AT_ONCE];
+        masked.get_mut(ONES..ONES + now)?.copy_from_slice(all.get(..now)?);
+        let (ip, above) = parts(&mut masked[ONES..], ip_len)?;
+        mask(ip, above);
+        let mut crc = begun().clone();
+        crc.update(masked.get(..ONES + now)?);
         if now < all.len() {
             crc.update(all.get(now..)?);
         }
         Some(Icrc(crc))
     }
 
-    /// As [`Icrc::over`], where the frame may be written: what is masked is so in place, and then put back.
+    /// As [`Icrc::over`], where the frame may be written, and the bytes before the IP header too: what is masked is so in place, and then put back.
     #[inline]
     #[must_use]
     pub fn over_mut(frame: &mut [u8], ip_at: usize, udp_at: usize) -> Option<Icrc> {
-        let begun = begun();
-        let link_at = ip_at.checked_sub(LINK)?;
-        let (link, all) = frame.get_mut(link_at..)?.split_first_chunk_mut::<LINK>()?;
         let ip_len = udp_at.checked_sub(ip_at)?;
-        let (ip, above) = all.split_at_mut_checked(ip_len)?;
-        let (ip, above) = (ip.first_chunk_mut::<20>()?, above.first_chunk_mut::<20>()?);
-        let saved = (*link, *ip, *above);
-        *link = ZEROS_AND_ONES;
-        mask_ip(ip);
-        mask_above(above);
-        // With as many zeros and ones before the IP header as make whole steps of it all.
-        let (crc, lead) = match (STEP - 4).wrapping_sub(frame.len() - ip_at) % STEP {
-            zeros if zeros + 4 <= LINK => (&begun[0], zeros + 4),
-            _ => (&begun[1], 0),
-        };
-        let mut crc = crc.clone();
-        crc.update(&frame[ip_at - lead..]);
-        let (link, all) = frame.get_mut(link_at..)?.split_first_chunk_mut::<LINK>()?;
-        let (ip, above) = all.split_at_mut_checked(ip_len)?;
-        (*link, *ip.first_chunk_mut()?, *above.first_chunk_mut()?) = saved;
+        let all = frame.get_mut(ip_at.checked_sub(ONES)?..)?;
+        let (before, rest) = all.split_first_chunk_mut()?;
+        let (ip, above) = parts(rest, ip_len)?;
+        let (link, free) = (core::mem::replace(before, [0xFF; ONES]), mask(ip, above));
+        let mut crc = begun().clone();
+        crc.update(all);
+        let (before, rest) = all.split_first_chunk_mut()?;
+        let (ip, above) = parts(rest, ip_len)?;
+        *before = link;
+        free.put_back(ip, above);
         Some(Icrc(crc))
     }
 
@@ -100,25 +80,58 @@ impl Icrc {
 }
 
 #[inline]
-fn begun() -> &'static [crc32fast::Hasher; 2] {
-    BEGUN.get_or_init(|| [AFTER_FOUR, AFTER_EIGHT].map(crc32fast::Hasher::new_with_initial))
+fn begun() -> &'static crc32fast::Hasher {
+    BEGUN.get_or_init(|| crc32fast::Hasher::new_with_initial(AFTER_FOUR))
 }
 
-/// Sets what the network may change of an IP header to ones.
-#[inline]
-const fn mask_ip(ip: &mut [u8; 20]) {
-    match ip[0] >> 4 {
-        // Type of service, time to live, header checksum.
-        4 => (ip[1], ip[8], ip[10], ip[11]) = (0xFF, 0xFF, 0xFF, 0xFF),
+/// The beginnings of an IP header of `ip_len` bytes, and of UDP and BTH behind it.
+#[inline(always)]
+fn parts(frame: &mut [u8], ip_len: usize) -> Option<(&mut [u8; 20], &mut [u8; 20])> {
+    let (ip, above) = frame.split_at_mut_checked(ip_len)?;
+    Some((ip.first_chunk_mut()?, above.first_chunk_mut()?))
+}
+
+/// The words of headers in which the network may change something, as they were: three of IP, one of UDP, and one of the BTH.
+struct Free {
+    ip: [[u8; 4]; 3],
+    checksum: [u8; 4],
+    reserved: [u8; 4],
+}
+
+/// Sets what the network may change to ones.
+#[inline(always)]
+fn mask(ip: &mut [u8; 20], udp_and_bth: &mut [u8; 20]) -> Free {
+    let masks = match ip[0] >> 4 {
+        // Type of service; time to live, header checksum.
+        4 => [[0, 0xFF, 0, 0], [0; 4], [0xFF, 0, 0xFF, 0xFF]],
         // Traffic class and flow label, hop limit.
-        _ => (ip[0], ip[1], ip[2], ip[3], ip[7]) = (ip[0] | 0x0F, 0xFF, 0xFF, 0xFF, 0xFF),
+        _ => [[0x0F, 0xFF, 0xFF, 0xFF], [0, 0, 0, 0xFF], [0; 4]],
+    };
+    Free {
+        ip: [set(ip, 0, masks[0]), set(ip, 4, masks[1]), set(ip, 8, masks[2])],
+        checksum: set(udp_and_bth, 4, [0, 0, 0xFF, 0xFF]),
+        reserved: set(udp_and_bth, 12, [0xFF, 0, 0, 0]),
     }
 }
 
-/// The same of UDP and BTH: the checksum, and the reserved byte.
-#[inline]
-const fn mask_above(udp_and_bth: &mut [u8; 20]) {
-    (udp_and_bth[6], udp_and_bth[7], udp_and_bth[12]) = (0xFF, 0xFF, 0xFF);
+impl Free {
+    #[inline(always)]
+    fn put_back(self, ip: &mut [u8; 20], udp_and_bth: &mut [u8; 20]) {
+        ip[..12].copy_from_slice(self.ip.as_flattened());
+        udp_and_bth[4..8].copy_from_slice(&self.checksum);
+        udp_and_bth[12..16].copy_from_slice(&self.reserved);
+    }
+}
+
+/// Sets bits of four bytes at `at`; what stood there.
+#[inline(always)]
+fn set(header: &mut [u8; 20], at: usize, mask: [u8; 4]) -> [u8; 4] {
+    let mut before = [0; 4];
+    before.copy_from_slice(&header[at..at + 4]);
+    // As one number: byte by byte they would be stored byte by byte.
+    let ones = u32::from_ne_bytes(before) | u32::from_ne_bytes(mask);
+    header[at..at + 4].copy_from_slice(&ones.to_ne_bytes());
+    before
 }
 
 #[cfg(test)]
@@ -128,20 +141,22 @@ mod tests {
     #[test]
     fn whatever_is_taken_at_once_the_icrc_is_that_of_eight_ones_and_the_masked_bytes() {
         for (version, ip_len) in [(4, 20), (4, 24), (4, 60), (6, 40)] {
-            for ip_at in [4, 14, 18, 22, 54] {
+            for ip_at in [3, 4, 14, 18, 22, 54] {
                 let udp_at = ip_at + ip_len;
                 for len in udp_at + 8 + Bth::LEN..udp_at + 220 {
                     let mut frame: Vec<u8> = (0..len).map(|at| (at * 167 + len) as u8).collect();
                     frame[ip_at] = version << 4 | 5;
                     let mut all = vec![0xFF; 8];
                     all.extend(&frame[ip_at..]);
-                    mask_ip(all[8..].first_chunk_mut().unwrap());
-                    mask_above(all[8 + ip_len..].first_chunk_mut().unwrap());
+                    let free: &[usize] = if version == 4 { &[1, 8, 10, 11] } else { &[1, 2, 3, 7] };
+                    free.iter().for_each(|at| all[8 + at] = 0xFF);
+                    [6, 7, 12].iter().for_each(|at| all[8 + ip_len + at] = 0xFF);
+                    all[8] |= if version == 4 { 0 } else { 0x0F };
                     let icrc = Icrc::over(&frame, ip_at, udp_at).unwrap().finish();
                     assert_eq!(icrc, crc32fast::hash(&all).to_le_bytes(), "IPv{version}, {ip_len}, {ip_at}, {len}");
                     let before = frame.clone();
                     let in_place = Icrc::over_mut(&mut frame, ip_at, udp_at).map(Icrc::finish);
-                    assert_eq!(in_place, (ip_at >= LINK).then_some(icrc), "IPv{version}, {ip_len}, {ip_at}, {len}");
+                    assert_eq!(in_place, (ip_at >= ONES).then_some(icrc), "IPv{version}, {ip_len}, {ip_at}, {len}");
                     assert_eq!(frame, before);
                 }
                 let mut short = vec![0x45; udp_at + 19];

@@ -16,13 +16,40 @@ impl Requester {
     /// The port accepted the transmissions of `count` PSNs from `first` on: their timers start. Returns the first deadline.
     #[inline]
     pub fn accepted(&mut self, now: Ns, first: Psn, count: u32) -> Option<Ns> {
-        let mut earliest = None;
-        for n in 0..count as i32 {
+        let (fresh, mut earliest) = self.start_fresh(now, first, count);
+        for n in fresh as i32..count as i32 {
             if let Some(deadline) = self.start_timer(now, first.plus(n)) {
                 earliest = Some(earliest.map_or(deadline, |earliest: Ns| earliest.min(deadline)));
             }
         }
         earliest
+    }
+
+    /// The same for as many of them as were sent for the first time, and are behind all whose timers run: how many, and their deadline.
+    #[inline]
+    fn start_fresh(&mut self, now: Ns, first: Psn, count: u32) -> (u32, Option<Ns>) {
+        let follows = first.distance(self.timed.1) >= 0 && first.distance(self.una) >= 0;
+        let sent = self.next.distance(first);
+        if !follows || sent < count as i32 {
+            return (0, None);
+        }
+        let deadline = now + self.first_timeout.1;
+        let mut fresh = 0;
+        while fresh < count {
+            let psn = first.plus(fresh as i32);
+            let is_unacked = self.unacked.get(psn);
+            let slot = self.slot(psn);
+            if !is_unacked || !slot.in_flight || slot.timer != NO_LIST || slot.timeouts > 0 {
+                break;
+            }
+            (slot.sent_at, slot.deadline, slot.timer) = (now, deadline, BY_PSN);
+            fresh += 1;
+        }
+        if fresh == 0 {
+            return (0, None);
+        }
+        self.timed.1 = first.plus(fresh as i32);
+        (fresh, Some(deadline))
     }
 
     #[inline]
