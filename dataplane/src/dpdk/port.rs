@@ -53,7 +53,7 @@ impl Default for PortConfig {
 }
 
 impl PortConfig {
-    /// About what a port takes of DPDK's memory, in bytes: for [`super::EalOptions::need`].
+    /// About what a port takes of DPDK's memory at most, in bytes: for [`super::EalOptions::need`]. Without hugepages those that no device reads take little of it.
     #[must_use]
     pub fn memory(&self) -> usize {
         let frame = usize::from(self.mtu.unwrap_or(DEFAULT_MTU)) + OVERHEAD;
