@@ -13,13 +13,12 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 43] = [
+const FUNCTIONS: [&str; 42] = [
     "mrc_.*",
     "rte_dev_dma_map",
     "rte_dev_dma_unmap",
     "rte_dev_probe",
     "rte_eal_alarm_set",
-    "rte_eal_has_hugepages",
     "rte_eal_init",
     "rte_eal_iova_mode",
     "rte_eth_dev_adjust_nb_rx_tx_desc",

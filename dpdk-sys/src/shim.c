@@ -10,7 +10,6 @@
 #include <rte_devargs.h>
 #include <rte_errno.h>
 #include <rte_log.h>
-#include <rte_mbuf_pool_ops.h>
 #include <rte_prefetch.h>
 
 const uint64_t mrc_rss_addresses = RTE_ETH_RSS_IP;
@@ -131,35 +130,6 @@ void mrc_free(struct rte_mbuf **mbufs, uint16_t n)
 			rte_pktmbuf_free(mbufs[i++]);
 		}
 	}
-}
-
-size_t mrc_pool_size(unsigned int n, uint16_t room)
-{
-	return (size_t)n * rte_mempool_calc_obj_size(sizeof(struct rte_mbuf) + room, 0, NULL);
-}
-
-struct rte_mempool *mrc_pool_create_at(const char *name, unsigned int n, unsigned int cache, uint16_t room, void *at, size_t len)
-{
-	struct rte_pktmbuf_pool_private sizes = { .mbuf_data_room_size = room };
-	/* Nobody asks for the second address, so mbufs may lie across pages. */
-	struct rte_mempool *pool = rte_mempool_create_empty(name, n, sizeof(struct rte_mbuf) + room, cache, sizeof(sizes),
-							    SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_IOVA_CONTIG);
-	int ret;
-
-	if (pool == NULL)
-		return NULL;
-	ret = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
-	if (ret == 0) {
-		rte_pktmbuf_pool_init(pool, &sizes);
-		ret = rte_mempool_populate_iova(pool, at, RTE_BAD_IOVA, len, NULL, NULL);
-	}
-	if (ret < 0 || (unsigned int)ret < n) {
-		rte_mempool_free(pool);
-		rte_errno = ret < 0 ? -ret : ENOMEM;
-		return NULL;
-	}
-	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
-	return pool;
 }
 
 int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)

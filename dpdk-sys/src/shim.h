@@ -6,7 +6,6 @@
 #ifndef MRC_SHIM_H
 #define MRC_SHIM_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include <rte_alarm.h>
@@ -46,12 +45,6 @@ struct rte_mbuf *mrc_next_seg(const struct rte_mbuf *m, void **data, uint16_t *l
 
 /* Gives n received frames back to their pools. */
 void mrc_free(struct rte_mbuf **mbufs, uint16_t n);
-
-/* Bytes that n mbufs with this room take, headers of the mempool included. */
-size_t mrc_pool_size(unsigned int n, uint16_t room);
-
-/* As rte_pktmbuf_pool_create, with mbufs in the len bytes at `at`, which stay until the pool is freed. No device reads them. */
-struct rte_mempool *mrc_pool_create_at(const char *name, unsigned int n, unsigned int cache, uint16_t room, void *at, size_t len);
 
 /* Takes n mbufs from the pool, all or none. They must pass through mrc_tx_prepare before use. Returns 0, or a negative errno. */
 int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);

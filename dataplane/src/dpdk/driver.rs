@@ -4,7 +4,6 @@ use std::ffi::CString;
 use std::path::Path;
 
 use super::error::{Error, Said, strerror};
-use super::pool::Readers;
 use super::spec::PortSpec;
 use crate::nic::Pieces;
 
@@ -48,8 +47,6 @@ pub(super) struct Plan {
     /// Which memory of ours a frame may refer to: all where the driver reads what it sends by the CPU, segment by segment; what was mapped for
     /// it where a card does.
     pub(super) pieces: Pieces,
-    /// Who reads and writes its mbufs.
-    pub(super) readers: Readers,
 }
 
 impl Driver {
@@ -96,7 +93,7 @@ impl Driver {
     ) -> Result<Plan, Error> {
         let mtu = asked.unwrap_or(default);
         let frame = usize::from(mtu) + OVERHEAD;
-        let any = Plan { mtu, max_frame: frame, rx_room: frame, pieces: Pieces::All, readers: Readers::Us };
+        let any = Plan { mtu, max_frame: frame, rx_room: frame, pieces: Pieces::All };
         match self {
             Driver::Ring | Driver::Null => Ok(any),
             Driver::Memif => {
@@ -105,9 +102,7 @@ impl Driver {
                 if Driver::is_memif_client(spec) {
                     spec.default_argument("bsize", frame.next_multiple_of(64).min(usize::from(u16::MAX)));
                 }
-                // The other process then reads mbufs where they are.
-                let is_shared = spec.argument("zero-copy").is_some_and(|how| how != "no");
-                Ok(Plan { readers: if is_shared { Readers::All } else { Readers::Us }, ..any })
+                Ok(any)
             }
             Driver::Pcap => {
                 check_pcap(spec)?;
@@ -124,7 +119,7 @@ impl Driver {
                 }
                 let mtu = mtu.min(TAP_MTU);
                 let max_frame = TAP_FRAME.min(usize::from(mtu) + OVERHEAD);
-                Ok(Plan { mtu, max_frame, rx_room: TAP_FRAME, pieces: Pieces::None, readers: Readers::Us })
+                Ok(Plan { mtu, max_frame, rx_room: TAP_FRAME, pieces: Pieces::None })
             }
             Driver::AfPacket => plan_af_packet(spec, asked, mtu, queues),
             // Network cards count receive buffers in units of up to 1 KiB, rounded down, and want room for the FCS.
@@ -134,7 +129,6 @@ impl Driver {
                 rx_room: (frame + FCS).next_multiple_of(RX_UNIT),
                 // Other virtual devices say that memory was mapped, and do nothing: who reads it may be another process.
                 pieces: if spec.pci().is_some() { Pieces::Mapped } else { Pieces::None },
-                readers: Readers::All,
             }),
         }
     }
@@ -211,7 +205,7 @@ fn plan_af_packet(spec: &mut PortSpec, asked: Option<u16>, mtu: u16, queues: u16
     }
     let max_frame = fits.min(usize::from(mtu) + ETHERNET);
     let mtu = u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX);
-    Ok(Plan { mtu, max_frame, rx_room: slot, pieces: Pieces::None, readers: Readers::Us })
+    Ok(Plan { mtu, max_frame, rx_room: slot, pieces: Pieces::None })
 }
 
 /// The interface's MTU. (sysfs would tell that of another network namespace.)

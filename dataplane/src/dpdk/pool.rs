@@ -2,14 +2,12 @@
 
 use core::ptr::NonNull;
 use std::ffi::CString;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dpdk_sys as sys;
 
-use super::error::{Error, Said, rte_errno, strerror};
+use super::error::{Error, rte_errno, strerror};
 use super::log::capture;
-use crate::memory::Buffer;
 
 /// Bytes before the data of an mbuf (DPDK's RTE_PKTMBUF_HEADROOM).
 pub(super) const HEADROOM: usize = sys::RTE_PKTMBUF_HEADROOM as usize;
@@ -26,22 +24,11 @@ const PAGE: usize = 4_096;
 /// The most that a data room may measure: DPDK counts it in 16 bits, headroom included.
 pub(super) const MAX_FRAME: usize = u16::MAX as usize - HEADROOM;
 
-/// Who reads and writes the mbufs of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Readers {
-    /// This process and the kernel on its behalf.
-    Us,
-    /// Devices or other processes too, which find what is in DPDK's own memory.
-    All,
-}
-
 /// A mempool of mbufs. Freed on drop, once all mbufs are back.
 #[derive(Debug)]
 pub(super) struct Pool {
     raw: NonNull<sys::rte_mempool>,
     count: u32,
-    /// Where the mbufs are, if not in DPDK's memory.
-    memory: Option<Arc<Buffer>>,
 }
 
 // SAFETY: a mempool may be used by many threads at once (it is created multi-producer, multi-consumer).
@@ -51,34 +38,20 @@ unsafe impl Sync for Pool {}
 
 impl Pool {
     /// A pool of `count` mbufs with room for `frame` bytes each. The best counts are one less than a power of two.
-    pub(super) fn new(what: &str, count: u32, frame: usize, readers: Readers) -> Result<Pool, Error> {
+    pub(super) fn new(what: &str, count: u32, frame: usize, socket: i32) -> Result<Pool, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("mrc_pool_{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let room = u16::try_from(frame + HEADROOM).unwrap_or(u16::MAX);
         // DPDK wants the caches' threshold within the pool; a small pool must not vanish in them.
         let cache = CACHE.min(count / 8);
-        let no_memory = |said| Error::NoMemory { what: what.to_owned(), mib: Pool::bytes(count, frame) >> 20, said };
-        // SAFETY: EAL is up (a port holds its token).
-        let memory = if readers == Readers::Us && unsafe { sys::rte_eal_has_hugepages() } == 0 {
-            // DPDK's memory is then a file's, which the system seldom gives huge pages for; ours may be in some.
-            // SAFETY: it computes.
-            let len = unsafe { sys::mrc_pool_size(count, room) };
-            Some(Buffer::try_new(len).ok_or_else(|| no_memory(Said::default()))?)
-        } else {
-            None
-        };
-        let (raw, said) = match &memory {
-            Some(memory) => {
-                let at = core::ptr::with_exposed_provenance_mut(memory.address() as usize);
-                // SAFETY: EAL is up, the name outlives the call, and the memory outlives the pool.
-                capture(|| unsafe { sys::mrc_pool_create_at(name.as_ptr(), count, cache, room, at, memory.len()) })
-            }
-            // SAFETY: EAL is up; the name outlives the call.
-            None => capture(|| unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, room, -1) }),
-        };
+        // SAFETY: EAL is up (a port holds its token); the name outlives the call.
+        let (raw, said) =
+            capture(|| unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, room, socket) });
         match NonNull::new(raw) {
-            Some(raw) => Ok(Pool { raw, count, memory }),
-            None if rte_errno() == libc::ENOMEM => Err(no_memory(said)),
+            Some(raw) => Ok(Pool { raw, count }),
+            None if rte_errno() == libc::ENOMEM => {
+                Err(Error::NoMemory { what: what.to_owned(), mib: Pool::bytes(count, frame) >> 20, said })
+            }
             None => {
                 Err(Error::Port { spec: what.to_owned(), step: "making a mempool", why: strerror(rte_errno()), said })
             }
@@ -112,7 +85,6 @@ impl Drop for Pool {
                 sys::rte_mempool_free(self.raw.as_ptr());
             } else {
                 // A driver kept some: memory that is lost is better than memory that is used after its end.
-                core::mem::forget(self.memory.take());
                 tracing::debug!(missing = self.count - back.min(self.count), "a mempool is left to DPDK");
             }
         }

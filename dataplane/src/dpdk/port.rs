@@ -53,7 +53,7 @@ impl Default for PortConfig {
 }
 
 impl PortConfig {
-    /// About what a port takes of DPDK's memory at most, in bytes: for [`super::EalOptions::need`]. Without hugepages those that no device reads take little of it.
+    /// About what a port takes of DPDK's memory, in bytes: for [`super::EalOptions::need`].
     #[must_use]
     pub fn memory(&self) -> usize {
         let frame = usize::from(self.mtu.unwrap_or(DEFAULT_MTU)) + OVERHEAD;
@@ -480,15 +480,13 @@ impl Pools {
             return Err(Error::Mtu { spec: what.to_owned(), asked: plan.mtu, why });
         }
         Ok(Pools {
-            small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME, plan.readers)?,
-            large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame, plan.readers)?,
+            small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME, -1)?,
+            large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame, -1)?,
             pieces: (plan.pieces != Pieces::None)
-                .then(|| Pool::new(&format!("references of {what}"), config.small, 0, plan.readers))
+                .then(|| Pool::new(&format!("references of {what}"), config.small, 0, -1))
                 .transpose()?,
             rx: receives
-                .then(|| {
-                    Pool::new(&format!("received frames of {what}"), config.rx_count(), plan.rx_room, plan.readers)
-                })
+                .then(|| Pool::new(&format!("received frames of {what}"), config.rx_count(), plan.rx_room, -1))
                 .transpose()?,
         })
     }

@@ -11,7 +11,6 @@ use super::eal::Eal;
 use super::error::Error;
 use super::lending::Lending;
 use super::log::capture;
-use super::pool::Readers;
 use super::port::{DEFAULT_MTU, Inner, Pools, Port, PortConfig, c_string, step};
 use crate::nic::Pieces;
 
@@ -37,7 +36,7 @@ impl PairConfig<'_> {
     fn plan(&self) -> Plan {
         let mtu = self.configs[0].mtu.unwrap_or(DEFAULT_MTU);
         let max_frame = usize::from(mtu) + OVERHEAD;
-        Plan { mtu, max_frame, rx_room: max_frame, pieces: Pieces::All, readers: Readers::Us }
+        Plan { mtu, max_frame, rx_room: max_frame, pieces: Pieces::All }
     }
 
     fn pools(&self) -> Result<[Arc<Pools>; 2], Error> {

@@ -223,7 +223,7 @@ impl TxQueue {
         self.lent = lent;
         self.lent_len = len as u16;
         // SAFETY: the mbuf is ours, empty, in one segment, and of a pool with room for `len` bytes (pools are sized by
-        // SMALL_FRAME and by max_frame). Its bytes were written before, or are of memory that was zeros when it was made.
+        // SMALL_FRAME and by max_frame). Its bytes were written before, or are memory that DPDK mapped as zeros.
         Some(unsafe { core::slice::from_raw_parts_mut(stock.data.get(stock.at)?.cast::<u8>(), len) })
     }
 
