@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::memory::Key;
-use crate::wire::{Aeth, Syndrome};
+use crate::wire::{Aeth, CcState, Sack, SackFor, Skip, Syndrome};
 
 struct Nobody;
 
@@ -119,4 +119,44 @@ fn timers_that_start_in_another_order_than_the_packets_were_sent_run_out_in_thei
         again.push(packet.psn);
     }
     assert_eq!(again, sent[1..]);
+}
+
+#[test]
+fn of_a_run_that_a_port_takes_late_those_that_were_acknowledged_meanwhile_get_no_timer() {
+    let params = TransportParams { mss: 1, ..TransportParams::default() };
+    let first = Psn::new(0xFF_FFFE);
+    let mut requester = Requester::new(params, first, Advertised { window: 1024, immediates: 1 }, 16);
+    requester.post(&write(5), &mut Rooms::default()).unwrap();
+    for _ in 0..5 {
+        let packet = requester.fresh().unwrap();
+        requester.committed(&packet, 300, 61);
+    }
+    // Of the copies that another port took at once, say.
+    let sack = Sack {
+        skip: Skip::None,
+        answers: SackFor::Packet { offset: 3 },
+        entropy: 300,
+        spdcid: 0,
+        dpdcid: 0,
+        cack_psn: first.plus(-1).get(),
+        cc_type: 0,
+        cc_flags: 0,
+        mpr: 0,
+        sack_offset: 1,
+        sack_bitmap: 0b0_0110,
+        cc: CcState::default(),
+    };
+    requester.on_sack(Ns(5), &sack, false, &mut Nobody);
+    let deadline = Ns(10 + params.ack_timeout());
+    assert_eq!(requester.accepted(Ns(10), first, 5), Some(deadline));
+    assert_eq!(requester.accepted(Ns(11), first, 5), None, "they run");
+    requester.on_time(deadline, &mut Nobody).unwrap();
+    let again: Vec<Psn> = core::iter::from_fn(|| {
+        let packet = requester.resend(true)?;
+        requester.committed(&packet, 300, 61);
+        Some(packet.psn)
+    })
+    .collect();
+    assert_eq!(again, [first, first.plus(3), first.plus(4)]);
+    assert_eq!(requester.next_deadline(), None);
 }
