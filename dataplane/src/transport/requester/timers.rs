@@ -16,25 +16,26 @@ impl Requester {
     /// The port accepted the transmissions of `count` PSNs from `first` on: their timers start. Returns the first deadline.
     #[inline]
     pub fn accepted(&mut self, now: Ns, first: Psn, count: u32) -> Option<Ns> {
-        let (fresh, mut earliest) = self.start_fresh(now, first, count);
-        for n in fresh as i32..count as i32 {
-            if let Some(deadline) = self.start_timer(now, first.plus(n)) {
-                earliest = Some(earliest.map_or(deadline, |earliest: Ns| earliest.min(deadline)));
-            }
+        let by_psn = now + self.first_timeout.1;
+        let (mut earliest, mut done): (Option<Ns>, u32) = (None, 0);
+        while done < count {
+            let psn = first.plus(done as i32);
+            let fresh = self.start_fresh(now, by_psn, psn, count - done);
+            let deadline = if fresh > 0 { Some(by_psn) } else { self.start_listed(now, psn) };
+            earliest = earliest.into_iter().chain(deadline).min();
+            done += fresh.max(1);
         }
         earliest
     }
 
-    /// The same for as many of them as were sent for the first time, and are behind all whose timers run: how many, and their deadline.
+    /// Starts the timers of as many PSNs as were sent for the first time, and are behind all whose timers run: how many.
     #[inline]
-    fn start_fresh(&mut self, now: Ns, first: Psn, count: u32) -> (u32, Option<Ns>) {
-        let follows = first.distance(self.timed.1) >= 0 && first.distance(self.una) >= 0;
+    fn start_fresh(&mut self, now: Ns, deadline: Ns, first: Psn, count: u32) -> u32 {
         let sent = self.next.distance(first);
-        if !follows || sent < count as i32 {
-            return (0, None);
+        if sent <= 0 || first.distance(self.timed.1) < 0 || first.distance(self.una) < 0 {
+            return 0;
         }
-        let deadline = now + self.first_timeout.1;
-        let mut fresh = 0;
+        let (count, mut fresh) = (count.min(sent as u32), 0);
         while fresh < count {
             let psn = first.plus(fresh as i32);
             let is_unacked = self.unacked.get(psn);
@@ -45,15 +46,15 @@ impl Requester {
             (slot.sent_at, slot.deadline, slot.timer) = (now, deadline, BY_PSN);
             fresh += 1;
         }
-        if fresh == 0 {
-            return (0, None);
+        if fresh > 0 {
+            self.timed.1 = first.plus(fresh as i32);
         }
-        self.timed.1 = first.plus(fresh as i32);
-        (fresh, Some(deadline))
+        fresh
     }
 
+    /// Starts the timer of any other: it goes to the end of a list.
     #[inline]
-    fn start_timer(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
+    fn start_listed(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
         if !self.is_outstanding(psn) {
             return None;
         }
@@ -67,14 +68,8 @@ impl Requester {
             timeouts => self.params.timeout(u32::from(timeouts) + 1),
         };
         let deadline = now + length;
-        (slot.sent_at, slot.deadline) = (now, deadline);
-        if slot.timeouts == 0 && psn.distance(self.timed.1) >= 0 {
-            slot.timer = BY_PSN;
-            self.timed.1 = psn.next();
-        } else {
-            slot.timer = list as u8;
-            self.timers.push_back(list, at);
-        }
+        (slot.sent_at, slot.deadline, slot.timer) = (now, deadline, list as u8);
+        self.timers.push_back(list, at);
         Some(deadline)
     }
 
