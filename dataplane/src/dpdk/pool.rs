@@ -1,7 +1,7 @@
 //! Mempools: where mbufs live.
 
-use core::ptr::NonNull;
-use std::ffi::CString;
+use core::ptr::{NonNull, null_mut};
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dpdk_sys as sys;
@@ -17,6 +17,10 @@ pub(super) const MBUF: usize = 128;
 
 /// Objects that each thread keeps at hand; DPDK allows 512.
 const CACHE: u32 = 512;
+
+/// The kind of mempool that lends first what came back last (in librte_mempool_stack): so few mbufs are in use, and their lines and pages stay in the
+/// caches. In DPDK's usual ring each is used once before the first is used again.
+const LAST_FIRST: &CStr = c"stack";
 
 /// The page that `--no-huge` memory is made of.
 const PAGE: usize = 4_096;
@@ -37,16 +41,35 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// A pool of `count` mbufs with room for `frame` bytes each. The best counts are one less than a power of two.
+    /// A pool of `count` mbufs with room for `frame` bytes each: a stack of them, unless the platform or `--mbuf-pool-ops-name` asks for another kind, or
+    /// the driver for stacks is not installed. The best counts are one less than a power of two, for rings.
     pub(super) fn new(what: &str, count: u32, frame: usize, socket: i32) -> Result<Pool, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("mrc_pool_{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let room = u16::try_from(frame + HEADROOM).unwrap_or(u16::MAX);
         // DPDK wants the caches' threshold within the pool; a small pool must not vanish in them.
         let cache = CACHE.min(count / 8);
-        // SAFETY: EAL is up (a port holds its token); the name outlives the call.
-        let (raw, said) =
-            capture(|| unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, room, socket) });
+        let (raw, said) = capture(|| {
+            // SAFETY: EAL is up (a port holds its token); the names outlive the calls.
+            unsafe {
+                let mut raw = null_mut();
+                if sys::rte_mbuf_user_mempool_ops().is_null() && sys::rte_mbuf_platform_mempool_ops().is_null() {
+                    raw = sys::rte_pktmbuf_pool_create_by_ops(
+                        name.as_ptr(),
+                        count,
+                        cache,
+                        0,
+                        room,
+                        socket,
+                        LAST_FIRST.as_ptr(),
+                    );
+                }
+                if raw.is_null() {
+                    raw = sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, room, socket);
+                }
+                raw
+            }
+        });
         match NonNull::new(raw) {
             Some(raw) => Ok(Pool { raw, count }),
             None if rte_errno() == libc::ENOMEM => {
