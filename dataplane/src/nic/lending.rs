@@ -179,20 +179,30 @@ mod tests {
         let frames = |lends| {
             let (mut nic, qpn, key, _memory) = lender(lends);
             let mut keeper = Keeper::default();
-            // Full packets and the last, one with a pad, at an odd address; and what is too short to be lent.
-            for (at, len) in [(0, 10_000), (1, 1_025), (3, LENT_MIN as u32), (0, LENT_MIN as u32 - 1), (0, 0)] {
+            // Full packets and the last, one with a pad, at an odd address; what is too short to be lent; and several that are alike.
+            let short = LENT_MIN as u32;
+            for (at, len) in
+                [(0, 10_000), (1, 1_025), (3, short), (0, short - 1), (0, 0), (5, 4_096), (9, 4_096), (0, 4_096)]
+            {
                 write(&mut nic, qpn, key, at, len);
             }
             transmit(&mut nic, 0, &mut keeper);
             let pieces: Vec<usize> =
                 keeper.frames.iter().map(|(_, lent, _)| lent.as_ref().map_or(0, Lent::len)).collect();
-            ((0..7).map(|at| keeper.frame(at)).collect::<Vec<_>>(), pieces, keeper.packet(2).payload_len)
+            (
+                (0..10).map(|at| keeper.frame(at)).collect::<Vec<_>>(),
+                pieces,
+                [2, 7, 8, 9].map(|at| keeper.packet(at).payload_len),
+            )
         };
         let (lent, pieces, last) = frames(true);
         // 74 bytes of headers, and 192 of payload in the first piece.
-        assert_eq!((pieces, last), (vec![3_904, 3_904, 1_616, 833, 832, 0, 0], 1_808));
+        assert_eq!(
+            (pieces, last),
+            (vec![3_904, 3_904, 1_616, 833, 832, 0, 0, 3_904, 3_904, 3_904], [1_808, 4_096, 4_096, 4_096])
+        );
         let (copied, pieces, _) = frames(false);
-        assert_eq!(pieces, [0; 7]);
+        assert_eq!(pieces, [0; 10]);
         assert!(lent == copied);
     }
 

@@ -8,6 +8,7 @@
 //!
 //! Applications call [`Nic::post_write`] and [`Nic::poll`] on the same thread, or through rings that the driver drains.
 
+mod alike;
 mod destination;
 mod direct;
 mod drop;

@@ -1,5 +1,6 @@
 //! A QP that sends: what its packets take of the engine, looked up once for all packets of its turn.
 
+use super::alike::{Alike, Kind, differing};
 use super::group::Group;
 use super::host::HostBuffer;
 use super::lending::lead;
@@ -14,7 +15,7 @@ use crate::Ns;
 use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
 use crate::path::NoPath;
 use crate::transport::{Outgoing, Psn, RttMode};
-use crate::wire::{Bth, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, padding};
+use crate::wire::{Bth, Differing, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, WriteImage, padding};
 use std::collections::VecDeque;
 
 /// A QP, its group, and what else its packets need.
@@ -37,6 +38,7 @@ pub(super) struct Sender<'a> {
     full: &'a mut FullPorts,
     /// Frames written last, of one run, and their port.
     written: Option<(PortId, Accepting)>,
+    alike: Alike,
 }
 
 /// A data packet that is to be written, and where it goes.
@@ -49,9 +51,16 @@ struct LeavingData {
     marks: Marks,
     /// Of the whole frame, in bytes.
     len: usize,
+    /// By which an image serves for its headers.
+    kind: Kind,
 }
 
 impl LeavingData {
+    #[inline(always)]
+    fn differing(&self) -> Differing {
+        differing(&self.packet, &self.headers, self.marks.ev)
+    }
+
     #[inline(always)]
     fn bth(&self, peer_qpn: u32) -> Bth {
         Bth {
@@ -98,6 +107,7 @@ impl Nic {
             now,
             full,
             written: None,
+            alike: Alike::default(),
         })
     }
 }
@@ -183,13 +193,14 @@ impl Sender<'_> {
         };
         let marks = Marks { ev: route.ev(), dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
         let head = len - payload - padding(payload) - ICRC_LEN;
+        let kind = if self.qp.is_addressed() { Kind::NONE } else { Kind::of(&packet, &headers) };
         let written = match lead(head, payload) {
             Some(lead) if self.lends(route.port(), out) => {
-                let leaving = LeavingData { packet, headers, route, marks, len };
+                let leaving = LeavingData { packet, headers, route, marks, len, kind };
                 self.write_around(&leaving, head, lead, source, out)
             }
             // Another one: what is given to a function by reference is in memory.
-            _ => self.write_whole(&LeavingData { packet, headers, route, marks, len }, source, out),
+            _ => self.write_whole(&LeavingData { packet, headers, route, marks, len, kind }, source, out),
         };
         match written {
             Written::Yes => {}
@@ -206,12 +217,20 @@ impl Sender<'_> {
         Turn::Sent
     }
 
-    /// Puts the addresses of the frame's way into it, where they are not the template's.
+    /// Writes the headers into `frame`, or its first bytes, by `image` or as new. Gives where the payload goes.
     #[inline(always)]
-    fn address(&self, frame: &mut [u8], leaving: &LeavingData) {
-        if self.qp.is_addressed() {
-            self.address_to(frame, leaving.route, leaving.marks);
+    fn write_headers(&self, frame: &mut [u8], leaving: &LeavingData, image: Option<&WriteImage>) -> Option<usize> {
+        if let Some(image) = image {
+            return image.write(frame, &leaving.differing());
         }
+        let LeavingData { packet, headers, route, marks, len, .. } = *leaving;
+        let (template, bth) = (&self.qp.template, leaving.bth(self.qp.peer_qpn));
+        let body = template.write_headers_of(frame, len, marks, &bth, &headers, packet.len as usize)?;
+        // The addresses of its way, where they are not the template's.
+        if self.qp.is_addressed() {
+            self.address_to(frame, route, marks);
+        }
+        Some(body)
     }
 
     #[inline(never)]
@@ -228,21 +247,25 @@ impl Sender<'_> {
     /// Writes a frame into one slot, with a copy of its payload.
     #[inline(always)]
     fn write_whole<T: TxBurst>(&mut self, leaving: &LeavingData, source: Option<Target<'_>>, out: &mut T) -> Written {
-        let LeavingData { packet, headers, route, marks, len } = *leaving;
+        let LeavingData { packet, route, len, kind, .. } = *leaving;
         let Some(frame) = out.slot(route.port(), len) else { return Written::NoSlot };
         let (qp, payload) = (&*self.qp, packet.len as usize);
-        let bth = leaving.bth(qp.peer_qpn);
-        let Some(body) = qp.template.write_headers(frame, marks, &bth, &headers, payload) else {
-            return Written::Misfit;
-        };
-        self.address(frame, leaving);
+        let image = self.alike.image(kind);
+        let Some(body) = self.write_headers(frame, leaving, image) else { return Written::Misfit };
         if let Some(source) = source
             && let Some(room) = frame.get_mut(body..body + payload)
         {
             source.copy_out(room);
         }
-        if !qp.template.seal(frame, body, payload) {
+        let (sealed, is_new) = match image {
+            Some(image) => (image.seal(frame, body, payload, &leaving.differing()), false),
+            None => (qp.template.seal(frame, body, payload), true),
+        };
+        if !sealed {
             return Written::Misfit;
+        }
+        if is_new {
+            self.alike.wrote(kind, &qp.template, frame);
         }
         let way = self.tap.is_some().then(|| route.way(self.rotations, qp.path));
         if let (Some(tap), Some(way)) = (&mut *self.tap, &way) {
@@ -266,23 +289,28 @@ impl Sender<'_> {
         source: Option<Target<'_>>,
         out: &mut T,
     ) -> Written {
-        let LeavingData { packet, headers, route, marks, len } = *leaving;
-        let payload = packet.len as usize;
-        let pad = padding(payload);
+        let LeavingData { packet, route, kind, .. } = *leaving;
+        let pad = padding(packet.len as usize);
         let Some(source) = source else { return Written::Misfit };
         let Some(lent) = self.lend(&packet, &source.skip(lead), route.port(), out) else {
             return self.write_whole(leaving, Some(source), out);
         };
         let slot = out.slot_around(route.port(), head + lead, lent, pad + ICRC_LEN);
         let Some((head, tail)) = slot else { return Written::NoSlot };
-        let template = &self.qp.template;
-        let bth = leaving.bth(self.qp.peer_qpn);
-        let written = template.write_headers_of(head, len, marks, &bth, &headers, payload);
+        let image = self.alike.image(kind);
+        let written = self.write_headers(head, leaving, image);
         let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
         source.copy_out(room);
         let rest = source.skip(room.len());
-        self.address(head, leaving);
-        let Some(mut icrc) = template.icrc_over(head) else { return Written::Misfit };
+        let icrc = match image {
+            Some(image) => image.icrc_over(head, &leaving.differing()),
+            None => {
+                let icrc = self.qp.template.icrc_over(head);
+                self.alike.wrote(kind, &self.qp.template, head);
+                icrc
+            }
+        };
+        let Some(mut icrc) = icrc else { return Written::Misfit };
         checksum_extent(&rest.extent(), &mut icrc);
         if !Template::end(tail, icrc, pad) {
             return Written::Misfit;

@@ -340,9 +340,6 @@ pub enum Ext {
     Cut,
 }
 
-/// Bytes of METH and RETH.
-const PLAIN: usize = 20;
-
 #[inline]
 const fn be16(b: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([b[at], b[at + 1]])
@@ -364,11 +361,16 @@ const fn be64(b: &[u8], at: usize) -> u64 {
 }
 
 impl WriteHeaders {
+    /// Bytes of METH and RETH, which are always there.
+    pub(super) const PLAIN: usize = 20;
+
     /// Bytes of the headers that are present.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
-        PLAIN + if self.timestamp.is_some() { 4 } else { 0 } + if self.immediate.is_some() { 4 } else { 0 }
+        WriteHeaders::PLAIN
+            + if self.timestamp.is_some() { 4 } else { 0 }
+            + if self.immediate.is_some() { 4 } else { 0 }
     }
 
     /// Never: METH and RETH are always there.

@@ -11,7 +11,7 @@ const HEADERS_MAX: usize = 60 + 8 + Bth::LEN;
 /// Bytes that go through at once with the headers: a small packet, all of it.
 const AT_ONCE: usize = 144;
 /// Of the ones so many go through with the headers: a Write of 64 bytes over IPv4 is whole steps of the CRC then.
-const ONES: usize = 4;
+pub(super) const ONES: usize = 4;
 /// The register when the other four have met the ones that it begins with: zero, as a finished CRC has it.
 const AFTER_FOUR: u32 = u32::MAX;
 /// A register with that. To make one looks at what the processor can do, which takes too long for each packet.
@@ -39,12 +39,11 @@ impl Icrc {
         masked.get_mut(ONES..ONES + now)?.copy_from_slice(all.get(..now)?);
         let (ip, above) = parts(&mut masked[ONES..], ip_len)?;
         mask(ip, above);
-        let mut crc = begun().clone();
-        crc.update(masked.get(..ONES + now)?);
+        let mut icrc = Icrc::over_masked(masked.get(..ONES + now)?);
         if now < all.len() {
-            crc.update(all.get(now..)?);
+            icrc.update(all.get(now..)?);
         }
-        Some(Icrc(crc))
+        Some(icrc)
     }
 
     /// As [`Icrc::over`], where the frame may be written, and the bytes before the IP header too: what is masked is so in place, and then put back.
@@ -56,13 +55,21 @@ impl Icrc {
         let (before, rest) = all.split_first_chunk_mut()?;
         let (ip, above) = parts(rest, ip_len)?;
         let (link, free) = (core::mem::replace(before, [0xFF; ONES]), mask(ip, above));
-        let mut crc = begun().clone();
-        crc.update(all);
+        let icrc = Icrc::over_masked(all);
         let (before, rest) = all.split_first_chunk_mut()?;
         let (ip, above) = parts(rest, ip_len)?;
         *before = link;
         free.put_back(ip, above);
-        Some(Icrc(crc))
+        Some(icrc)
+    }
+
+    /// Begins over a frame from [`ONES`] bytes before the IP header on, which are ones, and so is what the network may change.
+    #[inline]
+    #[must_use]
+    pub(super) fn over_masked(masked: &[u8]) -> Icrc {
+        let mut crc = begun().clone();
+        crc.update(masked);
+        Icrc(crc)
     }
 
     /// Goes on over `bytes`.
@@ -96,6 +103,13 @@ struct Free {
     ip: [[u8; 4]; 3],
     checksum: [u8; 4],
     reserved: [u8; 4],
+}
+
+/// Sets what the network may change to ones in a frame that begins with an IP header of `ip_len` bytes. `None` when it ends before the BTH does.
+pub(super) fn mask_headers(frame: &mut [u8], ip_len: usize) -> Option<()> {
+    let (ip, above) = parts(frame, ip_len)?;
+    mask(ip, above);
+    Some(())
 }
 
 /// Sets what the network may change to ones.

@@ -7,6 +7,7 @@
 mod bth;
 mod ext;
 mod icrc;
+mod image;
 mod net;
 mod opcode;
 mod packet;
@@ -20,6 +21,7 @@ pub use ext::{
     Sack, SackFor, Skip, Syndrome, Timestamp, WriteHeaders,
 };
 pub use icrc::Icrc;
+pub use image::{Differing, WriteImage};
 pub use net::{Ip, Link, MacAddr, is_for_neighbours, probable_qp, source_address};
 pub use opcode::Opcode;
 pub use packet::{Packet, Trim, parse};

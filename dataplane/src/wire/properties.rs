@@ -1,6 +1,7 @@
 //! What holds for every frame, tried on random ones.
 
 mod encapsulated;
+mod image;
 
 use super::*;
 use crate::nic::HEAD_MAX;

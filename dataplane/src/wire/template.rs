@@ -244,6 +244,14 @@ impl Template {
         self.udp_at as usize + 8
     }
 
+    /// Where IP and UDP begin, without an encapsulation.
+    pub(super) const fn plain(&self) -> Option<(usize, usize)> {
+        match self.outer {
+            None => Some((self.ip_at as usize, self.udp_at as usize)),
+            Some(_) => None,
+        }
+    }
+
     /// Never: a template has all three headers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -1,6 +1,6 @@
 //! How extension headers get into a frame.
 
-use super::{Aeth, EndpointRequest, EndpointResponse, Ext, Nack, PLAIN, Probe, Sack, WriteHeaders};
+use super::{Aeth, EndpointRequest, EndpointResponse, Ext, Nack, Probe, Sack, WriteHeaders};
 
 /// Extension headers, whose kind may be known beforehand.
 pub trait ExtHeaders {
@@ -13,8 +13,8 @@ impl ExtHeaders for WriteHeaders {
     fn put(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.len();
         // Most have neither timestamp nor immediate data.
-        if len == PLAIN {
-            self.write(&mut Cursor { out: out.first_chunk_mut::<PLAIN>()?, at: 0 });
+        if len == WriteHeaders::PLAIN {
+            self.write(&mut Cursor { out: out.first_chunk_mut::<{ WriteHeaders::PLAIN }>()?, at: 0 });
         } else {
             self.write(&mut Cursor { out: out.get_mut(..len)?, at: 0 });
         }

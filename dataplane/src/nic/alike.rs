@@ -1,0 +1,138 @@
+//! Packets of a QP's turn whose headers hardly differ.
+
+use crate::transport::Outgoing;
+use crate::wire::{Differing, Template, WriteHeaders, WriteImage};
+
+/// What headers must have in common to be written from one image, in two numbers that are quickly compared: opcode, length and number of Writes
+/// with Immediate; key and length of the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kind(u64, u64);
+
+impl Kind {
+    /// Of packets that have no image.
+    pub(super) const NONE: Kind = Kind(0, 0);
+    /// In the first number of all others.
+    const SOME: u64 = 1 << 63;
+
+    /// That of a packet: none for one that goes out again, has a timestamp or may have immediate data.
+    #[inline(always)]
+    pub(super) fn of(packet: &Outgoing, headers: &WriteHeaders) -> Kind {
+        if packet.is_retransmission() || headers.timestamp.is_some() || headers.immediate.is_some() {
+            return Kind::NONE;
+        }
+        let (opcode, rqmsn, reth) = (packet.opcode as u64, u64::from(headers.meth.rqmsn), headers.reth);
+        let first = Kind::SOME | opcode << 48 | rqmsn << 32 | u64::from(packet.len);
+        Kind(first, u64::from(reth.rkey) << 32 | u64::from(reth.dmalen))
+    }
+}
+
+/// What the packets before were like.
+#[derive(Debug, Default)]
+pub(super) struct Alike {
+    kind: Kind,
+    /// Made of the second of a kind: many turns have one packet.
+    image: Option<WriteImage>,
+}
+
+impl Alike {
+    /// The image for packets of a kind, once there is one.
+    #[inline(always)]
+    pub(super) fn image(&self, kind: Kind) -> Option<&WriteImage> {
+        if self.kind == kind { self.image.as_ref() } else { None }
+    }
+
+    /// A packet was written without an image: `frame` begins with its headers, with the addresses that `template` gives.
+    #[inline]
+    pub(super) fn wrote(&mut self, kind: Kind, template: &Template, frame: &[u8]) {
+        let is_second = kind != Kind::NONE && kind == self.kind;
+        self.image = if is_second { WriteImage::of(template, frame) } else { None };
+        self.kind = kind;
+    }
+}
+
+/// What an image leaves open of a packet.
+#[inline(always)]
+pub(super) fn differing(packet: &Outgoing, headers: &WriteHeaders, ev: u32) -> Differing {
+    Differing { ev, ack_request: packet.ack_request, psn: packet.psn.get(), msn: headers.meth.msn, va: headers.reth.va }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Ns;
+    use crate::memory::{Access, Buffer, Domain, Key, Keys, Region};
+    use crate::nic::tests::{empty_request, nic};
+    use crate::nic::{NicParams, PortId, TxBurst, WriteRequest};
+    use crate::wire::{Ext, Opcode, Reth, Rules, parse};
+
+    /// Keeps what is sent.
+    #[derive(Default)]
+    struct Kept {
+        frames: Vec<Vec<u8>>,
+        slot: Vec<u8>,
+    }
+
+    impl TxBurst for Kept {
+        fn slot(&mut self, _: PortId, len: usize) -> Option<&mut [u8]> {
+            // What a mbuf had before.
+            self.slot = vec![0xA5; len];
+            Some(&mut self.slot)
+        }
+
+        fn commit(&mut self) {
+            self.frames.push(core::mem::take(&mut self.slot));
+        }
+    }
+
+    #[test]
+    fn each_packet_of_a_turn_says_what_is_its_own_whatever_those_before_it_were_like() {
+        let mut params = NicParams::default();
+        params.transport.mss = 100;
+        let (mut nic, qpns) = nic(params, 1);
+        let key = Keys::default().allocate().unwrap();
+        let memory = Buffer::new(4_096);
+        let bytes: Vec<u8> = (0..4_096).map(|at| (at * 31 % 251) as u8).collect();
+        memory.write(0, &bytes).unwrap();
+        nic.register(key, Region { domain: Domain(1), access: Access::default(), iova: 0, memory });
+        // Alike, alike and not: other lengths, another key, immediate data, several packets, and nothing.
+        let asked = [(64, 7), (64, 7), (64, 7), (60, 7), (60, 7), (64, 8), (520, 8), (0, 8)];
+        let requests = asked.map(|(len, remote_key)| WriteRequest {
+            local_key: key,
+            local_va: 1_000 + u64::from(len),
+            remote_key: Key(remote_key),
+            remote_va: 0x7000_0000_0000 + u64::from(len * remote_key),
+            len,
+            immediate: (remote_key == 8 && len == 64).then_some(5),
+            ..empty_request(0)
+        });
+        assert_eq!(nic.post_writes(qpns[0], requests), (8, Ok(())));
+        let mut kept = Kept::default();
+        assert_eq!(nic.transmit(Ns(1), &mut kept), 13);
+        let mut frames = kept.frames.iter().zip(0..);
+        for (request, msn) in requests.iter().zip(0..) {
+            for at in (0..request.len.max(1)).step_by(100) {
+                let (frame, psn) = frames.next().unwrap();
+                let packet = parse(frame, frame.len(), &Rules::default()).unwrap();
+                assert!(packet.icrc_ok(frame), "packet {psn}");
+                let Ext::Write(headers) = packet.ext else { panic!("packet {psn} is no Write") };
+                let len = (request.len - at).min(100);
+                let (first, last) = (at == 0, at + len == request.len);
+                let opcode = match (first, last, request.immediate.is_some()) {
+                    (true, true, true) => Opcode::WriteOnlyImm,
+                    (true, true, false) => Opcode::WriteOnly,
+                    (true, false, _) => Opcode::WriteFirst,
+                    (false, false, _) => Opcode::WriteMiddle,
+                    (false, true, _) => Opcode::WriteLast,
+                };
+                assert_eq!((packet.bth.opcode, packet.bth.psn, packet.bth.ack_request), (opcode, psn, last));
+                assert_eq!((packet.bth.dqp, packet.bth.rtx, headers.meth.msn), (0x01_0000, false, msn));
+                let va = request.remote_va + u64::from(at);
+                assert_eq!(headers.reth, Reth { va, rkey: request.remote_key.0, dmalen: request.len });
+                assert_eq!(headers.immediate, request.immediate);
+                let from = (request.local_va + u64::from(at)) as usize;
+                let payload = &frame[packet.payload_at..packet.payload_at + packet.payload_len];
+                assert_eq!(payload, &bytes[from..from + len as usize], "packet {psn}");
+            }
+        }
+        assert!(frames.next().is_none());
+    }
+}
