@@ -1,59 +1,73 @@
 //! Packets of a QP's turn whose headers hardly differ.
 
 use crate::transport::Outgoing;
-use crate::wire::{Differing, Template, WriteHeaders, WriteImage};
+use crate::wire::{Differing, Template, WriteImage};
 
 /// What headers must have in common to be written from one image, in two numbers that are quickly compared: opcode, length and number of Writes
 /// with Immediate; key and length of the message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind(u64, u64);
 
 impl Kind {
-    /// Of packets that have no image.
-    pub(super) const NONE: Kind = Kind(0, 0);
+    /// Of packets that no image serves for.
+    const NONE: Kind = Kind(0, 0);
     /// In the first number of all others.
     const SOME: u64 = 1 << 63;
+}
 
-    /// That of a packet: none for one that goes out again, has a timestamp or may have immediate data.
+/// What the packets before were like.
+#[derive(Debug)]
+pub(super) struct Alike {
+    /// Images serve for packets of this turn.
+    serves: bool,
+    last: Kind,
+    /// Made of the second of a kind: many turns have one packet.
+    image: Option<WriteImage>,
+}
+
+impl Alike {
+    /// For packets without timestamps, with the addresses of their template.
+    pub(super) const fn new() -> Alike {
+        Alike { serves: true, last: Kind::NONE, image: None }
+    }
+
+    /// For others.
+    pub(super) const fn never() -> Alike {
+        Alike { serves: false, ..Alike::new() }
+    }
+
+    /// The kind of a packet: none for one that goes out again, or has immediate data.
     #[inline(always)]
-    pub(super) fn of(packet: &Outgoing, headers: &WriteHeaders) -> Kind {
-        if packet.is_retransmission() || headers.timestamp.is_some() || headers.immediate.is_some() {
+    pub(super) fn kind(&self, packet: &Outgoing) -> Kind {
+        let headers = &packet.headers;
+        if !self.serves || packet.is_retransmission() || headers.immediate.is_some() {
             return Kind::NONE;
         }
         let (opcode, rqmsn, reth) = (packet.opcode as u64, u64::from(headers.meth.rqmsn), headers.reth);
         let first = Kind::SOME | opcode << 48 | rqmsn << 32 | u64::from(packet.len);
         Kind(first, u64::from(reth.rkey) << 32 | u64::from(reth.dmalen))
     }
-}
 
-/// What the packets before were like.
-#[derive(Debug, Default)]
-pub(super) struct Alike {
-    kind: Kind,
-    /// Made of the second of a kind: many turns have one packet.
-    image: Option<WriteImage>,
-}
-
-impl Alike {
     /// The image for packets of a kind, once there is one.
     #[inline(always)]
     pub(super) fn image(&self, kind: Kind) -> Option<&WriteImage> {
-        if self.kind == kind { self.image.as_ref() } else { None }
+        if self.last == kind { self.image.as_ref() } else { None }
     }
 
-    /// A packet was written without an image: `frame` begins with its headers, with the addresses that `template` gives.
+    /// A packet was written without an image: `frame` begins with its headers.
     #[inline]
     pub(super) fn wrote(&mut self, kind: Kind, template: &Template, frame: &[u8]) {
-        let is_second = kind != Kind::NONE && kind == self.kind;
+        let is_second = kind != Kind::NONE && kind == self.last;
         self.image = if is_second { WriteImage::of(template, frame) } else { None };
-        self.kind = kind;
+        self.last = kind;
     }
 }
 
 /// What an image leaves open of a packet.
 #[inline(always)]
-pub(super) fn differing(packet: &Outgoing, headers: &WriteHeaders, ev: u32) -> Differing {
-    Differing { ev, ack_request: packet.ack_request, psn: packet.psn.get(), msn: headers.meth.msn, va: headers.reth.va }
+pub(super) fn differing(packet: &Outgoing, ev: u32) -> Differing {
+    let Outgoing { psn, ack_request, headers, .. } = packet;
+    Differing { ev, ack_request: *ack_request, psn: psn.get(), msn: headers.meth.msn, va: headers.reth.va }
 }
 
 #[cfg(test)]

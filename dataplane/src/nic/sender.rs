@@ -35,6 +35,8 @@ pub(super) struct Sender<'a> {
     stalled: &'a mut [Option<Ns>],
     tap: &'a mut TapSlot,
     now: Ns,
+    /// What all packets of the turn bear.
+    timestamp: Option<Timestamp>,
     full: &'a mut FullPorts,
     /// Frames written last, of one run, and their port.
     written: Option<(PortId, Accepting)>,
@@ -58,7 +60,7 @@ struct LeavingData {
 impl LeavingData {
     #[inline(always)]
     fn differing(&self) -> Differing {
-        differing(&self.packet, &self.headers, self.marks.ev)
+        differing(&self.packet, self.marks.ev)
     }
 
     #[inline(always)]
@@ -89,6 +91,9 @@ impl Nic {
     pub(super) fn sender<'a>(&'a mut self, now: Ns, slot: u32, full: &'a mut FullPorts) -> Option<Sender<'a>> {
         let qp = self.qps.get(slot as usize)?.as_deref()?;
         let own_port = self.port_of(qp.path, qp.port, qp.destination);
+        let is_stamped = self.params.transport.rtt_mode == RttMode::WireTimestamp;
+        let timestamp = is_stamped.then(|| Timestamp::of(now));
+        let alike = if is_stamped || qp.is_addressed() { Alike::never() } else { Alike::new() };
         let qp = self.qps.get_mut(slot as usize)?.as_deref_mut()?;
         Some(Sender {
             group: self.groups.get_mut(qp.group)?,
@@ -105,9 +110,10 @@ impl Nic {
             stalled: &mut self.stalled,
             tap: &mut self.tap,
             now,
+            timestamp,
             full,
             written: None,
-            alike: Alike::default(),
+            alike,
         })
     }
 }
@@ -171,10 +177,7 @@ impl Sender<'_> {
     // Always: what a packet is made of need not be in memory for that.
     #[inline(always)]
     fn send<T: TxBurst>(&mut self, packet: Outgoing, out: &mut T) -> Turn {
-        let mut headers = packet.headers;
-        if self.params.transport.rtt_mode == RttMode::WireTimestamp {
-            headers.timestamp = Some(Timestamp::of(self.now));
-        }
+        let headers = WriteHeaders { timestamp: self.timestamp, ..packet.headers };
         let payload = packet.len as usize;
         let len = self.qp.template.frame_len(headers.len(), payload);
         if !self.limits.may_fetch(self.now, len as u64) {
@@ -193,7 +196,7 @@ impl Sender<'_> {
         };
         let marks = Marks { ev: route.ev(), dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
         let head = len - payload - padding(payload) - ICRC_LEN;
-        let kind = if self.qp.is_addressed() { Kind::NONE } else { Kind::of(&packet, &headers) };
+        let kind = self.alike.kind(&packet);
         let written = match lead(head, payload) {
             Some(lead) if self.lends(route.port(), out) => {
                 let leaving = LeavingData { packet, headers, route, marks, len, kind };
