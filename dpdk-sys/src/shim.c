@@ -137,25 +137,22 @@ int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n
 	return rte_mempool_get_bulk(pool, (void **)mbufs, n);
 }
 
-void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n)
+/*
+ * As rte_pktmbuf_reset does, but for what a free mbuf has anyhow (no next segment, one reference, one segment), and what nobody asks for without
+ * flags: tags, and the lengths that offloads need.
+ */
+static inline void begin(struct rte_mbuf *m, uint16_t len)
 {
-	for (uint16_t i = 0; i < n; i++) {
-		struct rte_mbuf *m = mbufs[i];
+	m->data_off = RTE_PKTMBUF_HEADROOM;
+	m->ol_flags = 0;
+	m->packet_type = 0;
+	m->pkt_len = len;
+	m->data_len = len;
+}
 
-		/*
-		 * As rte_pktmbuf_reset does, but for the second line: a free mbuf has no next segment (and one reference, and one
-		 * segment), and without flags nobody asks for the lengths that offloads need.
-		 */
-		m->pkt_len = 0;
-		m->data_len = 0;
-		m->vlan_tci = 0;
-		m->vlan_tci_outer = 0;
-		m->port = RTE_MBUF_PORT_INVALID;
-		m->ol_flags &= RTE_MBUF_F_EXTERNAL;
-		m->packet_type = 0;
-		rte_pktmbuf_reset_headroom(m);
-		data[i] = rte_pktmbuf_mtod(m, void *);
-	}
+void mrc_tx_begin(struct rte_mbuf *m, uint16_t len)
+{
+	begin(m, len);
 }
 
 void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
@@ -177,11 +174,12 @@ void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *pi
 
 	if (shared->free_cb == NULL)
 		shared->free_cb = nothing;
+	begin(head, head_len);
+	begin(piece, len);
+	begin(tail, tail_len);
 	/* Software drivers do not look at the second address; cards get pieces of memory alone that was mapped for them at its own address. */
 	rte_pktmbuf_attach_extbuf(piece, data, (rte_iova_t)(uintptr_t)data, len, shared);
 	piece->data_len = len;
-	tail->data_len = tail_len;
-	head->data_len = head_len;
 	head->pkt_len = (uint32_t)head_len + len + tail_len;
 	head->nb_segs = 3;
 	head->next = piece;
@@ -191,10 +189,8 @@ void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *pi
 uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, const uint16_t *lens, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++) {
-		if (lens[i] == 0)
-			continue;
-		mbufs[i]->data_len = lens[i];
-		mbufs[i]->pkt_len = lens[i];
+		if (lens[i] != 0)
+			begin(mbufs[i], lens[i]);
 	}
 	return rte_eth_tx_burst(port, queue, mbufs, n);
 }

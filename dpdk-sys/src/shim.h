@@ -47,21 +47,23 @@ struct rte_mbuf *mrc_next_seg(const struct rte_mbuf *m, void **data, uint16_t *l
 /* Gives n received frames back to their pools. */
 void mrc_free(struct rte_mbuf **mbufs, uint16_t n);
 
-/* Takes n mbufs from the pool, all or none. They must pass through mrc_tx_prepare before use. Returns 0, or a negative errno. */
+/* Takes n mbufs from the pool, all or none. Returns 0, or a negative errno. They have no bytes of their own yet: frames begin where the headroom ends,
+ * which is right behind struct rte_mbuf. */
 int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 
-/* Makes reserved mbufs empty frames, and tells where their first byte goes. */
-void mrc_tx_prepare(struct rte_mbuf **mbufs, void **data, uint16_t n);
+/* Makes a reserved mbuf a frame of len bytes. */
+void mrc_tx_begin(struct rte_mbuf *m, uint16_t len);
 
 /* Gives reserved mbufs back to their pool. */
 void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 
-/* Makes a frame of three segments: head, then len bytes at data that are somebody else's, then tail. All three mbufs are new ones. `count` is where
+/* Makes a frame of three segments: head, then len bytes at data that are somebody else's, then tail. All three mbufs are reserved ones. `count` is where
  * the reference is counted: one is taken off when the frame is freed; it never reaches 0. A card finds the bytes at the address that the CPU has. */
 void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *piece, void *data, uint16_t len, void *count,
 		   struct rte_mbuf *tail, uint16_t tail_len);
 
-/* Sets the lengths of n frames of one segment each, except where the length is 0, and offers them to the port; returns how many it took. */
+/* Makes n reserved mbufs frames of these lengths, except where the length is 0, which are frames already, and offers all to the port; returns how many it
+ * took. */
 uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, const uint16_t *lens, uint16_t n);
 
 /* Offers frames, whatever their shape, as they are; returns how many the port took. */

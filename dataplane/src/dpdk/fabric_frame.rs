@@ -102,6 +102,7 @@ impl Frame for MbufFrame {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pool::frame_of;
     use super::super::{Eal, EalOptions, Memory};
     use super::*;
     use crate::nic::RxFrame;
@@ -117,12 +118,12 @@ mod tests {
     impl Bench {
         /// An mbuf that holds `bytes`.
         fn mbuf(&self, bytes: &[u8]) -> *mut sys::rte_mbuf {
-            let (mut mbuf, mut data) = (core::ptr::null_mut(), core::ptr::null_mut());
+            let mut mbuf = core::ptr::null_mut();
             // SAFETY: the pool is live and has mbufs left, with room for the bytes.
             unsafe {
                 assert_eq!(sys::mrc_tx_reserve(self.small.as_ptr(), &raw mut mbuf, 1), 0);
-                sys::mrc_tx_prepare(&raw mut mbuf, &raw mut data, 1);
-                core::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast::<u8>(), bytes.len());
+                sys::mrc_tx_begin(mbuf, 0);
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), frame_of(mbuf), bytes.len());
             }
             mbuf
         }

@@ -14,6 +14,7 @@ pub(super) const HEADROOM: usize = sys::RTE_PKTMBUF_HEADROOM as usize;
 
 /// Bytes of DPDK's `struct rte_mbuf`, of which the second half is for chains and for references to memory of others.
 pub(super) const MBUF: usize = 128;
+const _: () = assert!(size_of::<sys::rte_mbuf>() == MBUF);
 
 /// Objects that each thread keeps at hand; DPDK allows 512.
 const CACHE: u32 = 512;
@@ -97,6 +98,12 @@ impl Pool {
     pub(super) fn as_ptr(&self) -> *mut sys::rte_mempool {
         self.raw.as_ptr()
     }
+}
+
+/// Where the frame of a reserved mbuf begins: its pool has no room of the application's own between mbuf and headroom. It is not read for that.
+#[inline(always)]
+pub(super) const fn frame_of(mbuf: *mut sys::rte_mbuf) -> *mut u8 {
+    mbuf.cast::<u8>().wrapping_add(MBUF + HEADROOM)
 }
 
 impl Drop for Pool {

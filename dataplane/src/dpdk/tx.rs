@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dpdk_sys as sys;
 
 use super::BURST;
-use super::pool::{HEADROOM, MBUF, Pool};
+use super::pool::{MBUF, Pool, frame_of};
 use super::port::{Inner, Pools, SMALL_FRAME};
 use crate::memory::{Lent, prefetch_bytes};
 use crate::nic::{Pieces, PortId, TxBurst};
@@ -14,15 +14,12 @@ use crate::nic::{Pieces, PortId, TxBurst};
 /// Bytes of a frame that are asked for beforehand: those of a small Write.
 const EXPECTED: usize = 192;
 
-/// Mbufs of one size, ready to be lent, and a burst more on its way into the cache.
+/// Reserved mbufs of one size, and a burst more on its way into the cache.
 #[derive(Debug)]
 struct Stock {
     ready: [*mut sys::rte_mbuf; BURST],
-    data: [*mut core::ffi::c_void; BURST],
-    /// Those before it were used.
+    /// Those before it were used: `BURST` when there are no more.
     at: usize,
-    /// `BURST` once there is one, 0 before.
-    len: usize,
     ahead: [*mut sys::rte_mbuf; BURST],
     has_ahead: bool,
     /// They are to refer to memory of others.
@@ -31,15 +28,7 @@ struct Stock {
 
 impl Stock {
     const fn new(refers: bool) -> Stock {
-        Stock {
-            ready: [null_mut(); BURST],
-            data: [null_mut(); BURST],
-            at: 0,
-            len: 0,
-            ahead: [null_mut(); BURST],
-            has_ahead: false,
-            refers,
-        }
+        Stock { ready: [null_mut(); BURST], at: BURST, ahead: [null_mut(); BURST], has_ahead: false, refers }
     }
 
     fn reserve(&mut self, pool: &Pool) -> bool {
@@ -50,36 +39,42 @@ impl Stock {
         self.has_ahead
     }
 
-    /// Makes at least one mbuf ready; false when the pool has none.
-    #[inline]
+    /// Makes sure of at least one mbuf; false when the pool has none.
+    #[inline(always)]
     fn fill(&mut self, pool: &Pool) -> bool {
-        if self.at < self.len {
-            return true;
-        }
+        self.at < BURST || self.refill(pool)
+    }
+
+    #[inline(never)]
+    fn refill(&mut self, pool: &Pool) -> bool {
         if !self.reserve(pool) {
             return false;
         }
         self.ready = self.ahead;
         self.has_ahead = false;
-        // SAFETY: the burst was reserved, and belongs to this alone.
-        unsafe { sys::mrc_tx_prepare(self.ready.as_mut_ptr(), self.data.as_mut_ptr(), BURST as u16) };
-        (self.at, self.len) = (0, BURST);
+        self.at = 0;
         self.reserve(pool);
         true
     }
 
-    /// The mbuf that was made ready for the next slot. Where it stands in the burst, one of the burst ahead is asked for: another core had it last,
+    /// Where the frame of the mbuf for the next slot begins.
+    #[inline(always)]
+    fn frame(&self) -> Option<*mut u8> {
+        self.ready.get(self.at).map(|&mbuf| frame_of(mbuf))
+    }
+
+    /// The mbuf for the next slot. Where it stands in the burst, one of the burst ahead is asked for: another core had it last,
     /// and all at once would be more than a core waits for at a time.
     #[inline]
     fn take(&mut self) -> *mut sys::rte_mbuf {
         let taken = self.ready[self.at];
         if self.has_ahead {
-            let mbuf = self.ahead[self.at].cast_const().cast::<u8>();
+            let mbuf = self.ahead[self.at];
             if self.refers {
-                prefetch_bytes(mbuf, MBUF);
+                prefetch_bytes(mbuf.cast(), MBUF);
             } else {
-                prefetch_bytes(mbuf, MBUF / 2);
-                prefetch_bytes(mbuf.wrapping_add(MBUF + HEADROOM), EXPECTED);
+                prefetch_bytes(mbuf.cast(), MBUF / 2);
+                prefetch_bytes(frame_of(mbuf), EXPECTED);
             }
         }
         self.at += 1;
@@ -87,17 +82,15 @@ impl Stock {
     }
 
     fn empty(&mut self, pool: &Pool) {
-        let n = (self.len - self.at) as u32;
-        // SAFETY: those from `at` on were prepared and not used; those ahead were reserved and not prepared.
+        let n = (BURST - self.at) as u16;
+        // SAFETY: those from `at` on were reserved and not used, and so were those ahead.
         unsafe {
-            if n > 0 {
-                sys::rte_pktmbuf_free_bulk(self.ready.as_mut_ptr().add(self.at), n);
-            }
+            sys::mrc_tx_unreserve(pool.as_ptr(), self.ready.as_mut_ptr().add(self.at), n);
             if self.has_ahead {
                 sys::mrc_tx_unreserve(pool.as_ptr(), self.ahead.as_mut_ptr(), BURST as u16);
             }
         }
-        (self.at, self.len, self.has_ahead) = (0, 0, false);
+        (self.at, self.has_ahead) = (BURST, false);
     }
 }
 
@@ -224,7 +217,7 @@ impl TxQueue {
         self.lent_len = len as u16;
         // SAFETY: the mbuf is ours, empty, in one segment, and of a pool with room for `len` bytes (pools are sized by
         // SMALL_FRAME and by max_frame). Its bytes were written before, or are memory that DPDK mapped as zeros.
-        Some(unsafe { core::slice::from_raw_parts_mut(stock.data.get(stock.at)?.cast::<u8>(), len) })
+        Some(unsafe { core::slice::from_raw_parts_mut(stock.frame()?, len) })
     }
 
     /// The slot lent last is complete: it waits for the next flush.
@@ -271,14 +264,9 @@ impl TxQueue {
         self.lent = Slot::Around;
         (self.lent_len, self.tail_len) = (head as u16, tail as u16);
         self.piece = Some(piece);
-        let (before, behind) = (self.small.data.get(self.small.at)?, self.tails.data.get(self.tails.at)?);
+        let (before, behind) = (self.small.frame()?, self.tails.frame()?);
         // SAFETY: both mbufs are ours, empty, in one segment, and of a pool with room for as many bytes. They are two, so the slices do not overlap.
-        Some(unsafe {
-            (
-                core::slice::from_raw_parts_mut(before.cast::<u8>(), head),
-                core::slice::from_raw_parts_mut(behind.cast::<u8>(), tail),
-            )
-        })
+        Some(unsafe { (core::slice::from_raw_parts_mut(before, head), core::slice::from_raw_parts_mut(behind, tail)) })
     }
 
     fn commit_around(&mut self) {
@@ -290,7 +278,7 @@ impl TxQueue {
         };
         let (data, len, count) = piece.into_raw();
         let (head, middle, tail) = (self.small.take(), self.pieces.take(), self.tails.take());
-        // SAFETY: the mbufs were prepared, are ours, and are three. The memory stays until its count says that the frame is freed, which
+        // SAFETY: the mbufs were reserved, are ours, and are three. The memory stays until its count says that the frame is freed, which
         // freeing the mbuf that refers to it does; the count lies as DPDK has it.
         unsafe {
             let (data, count) = (data.as_ptr().cast(), count.as_ptr().cast());
