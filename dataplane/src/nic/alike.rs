@@ -26,7 +26,7 @@ pub(super) struct Alike {
 }
 
 impl Alike {
-    /// For packets without timestamps, with the addresses of their template.
+    /// For packets without timestamps.
     pub(super) const fn new() -> Alike {
         Alike { serves: true, last: Kind::NONE, image: None }
     }
@@ -54,7 +54,7 @@ impl Alike {
         if self.last == kind { self.image.as_ref() } else { None }
     }
 
-    /// A packet was written without an image: `frame` begins with its headers.
+    /// A packet was written without an image: `frame` begins with its headers, as `template` writes them.
     #[inline]
     pub(super) fn wrote(&mut self, kind: Kind, template: &Template, frame: &[u8]) {
         let is_second = kind != Kind::NONE && kind == self.last;

@@ -93,7 +93,7 @@ impl Nic {
         let own_port = self.port_of(qp.path, qp.port, qp.destination);
         let is_stamped = self.params.transport.rtt_mode == RttMode::WireTimestamp;
         let timestamp = is_stamped.then(|| Timestamp::of(now));
-        let alike = if is_stamped || qp.is_addressed() { Alike::never() } else { Alike::new() };
+        let alike = if is_stamped { Alike::never() } else { Alike::new() };
         let qp = self.qps.get_mut(slot as usize)?.as_deref_mut()?;
         Some(Sender {
             group: self.groups.get_mut(qp.group)?,
@@ -226,14 +226,17 @@ impl Sender<'_> {
         if let Some(image) = image {
             return image.write(frame, &leaving.differing());
         }
-        let LeavingData { packet, headers, route, marks, len, .. } = *leaving;
+        let LeavingData { packet, headers, marks, len, .. } = *leaving;
         let (template, bth) = (&self.qp.template, leaving.bth(self.qp.peer_qpn));
-        let body = template.write_headers_of(frame, len, marks, &bth, &headers, packet.len as usize)?;
-        // The addresses of its way, where they are not the template's.
+        template.write_headers_of(frame, len, marks, &bth, &headers, packet.len as usize)
+    }
+
+    /// Puts the addresses of the frame's way into it, where they are not the template's. The iCRC does not cover them.
+    #[inline(always)]
+    fn address(&self, frame: &mut [u8], leaving: &LeavingData) {
         if self.qp.is_addressed() {
-            self.address_to(frame, route, marks);
+            self.address_to(frame, leaving.route, leaving.marks);
         }
-        Some(body)
     }
 
     #[inline(never)]
@@ -260,16 +263,18 @@ impl Sender<'_> {
         {
             source.copy_out(room);
         }
-        let (sealed, is_new) = match image {
-            Some(image) => (image.seal(frame, body, payload, &leaving.differing()), false),
-            None => (qp.template.seal(frame, body, payload), true),
+        let sealed = match image {
+            Some(image) => image.seal(frame, body, payload, &leaving.differing()),
+            None => {
+                let sealed = qp.template.seal(frame, body, payload);
+                self.alike.wrote(kind, &qp.template, frame);
+                sealed
+            }
         };
         if !sealed {
             return Written::Misfit;
         }
-        if is_new {
-            self.alike.wrote(kind, &qp.template, frame);
-        }
+        self.address(frame, leaving);
         let way = self.tap.is_some().then(|| route.way(self.rotations, qp.path));
         if let (Some(tap), Some(way)) = (&mut *self.tap, &way) {
             let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
@@ -314,6 +319,7 @@ impl Sender<'_> {
             }
         };
         let Some(mut icrc) = icrc else { return Written::Misfit };
+        self.address(head, leaving);
         checksum_extent(&rest.extent(), &mut icrc);
         if !Template::end(tail, icrc, pad) {
             return Written::Misfit;
