@@ -13,7 +13,7 @@ const OLDEST: &str = "21.11";
 const LIBRARIES: [&str; 7] =
     ["rte_net_ring", "rte_bus_vdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-const FUNCTIONS: [&str; 45] = [
+const FUNCTIONS: [&str; 43] = [
     "mrc_.*",
     "rte_dev_dma_map",
     "rte_dev_dma_unmap",
@@ -41,14 +41,12 @@ const FUNCTIONS: [&str; 45] = [
     "rte_extmem_unregister",
     "rte_get_tsc_hz",
     "rte_mbuf_platform_mempool_ops",
-    "rte_mbuf_user_mempool_ops",
     "rte_mem_virt2memseg_list",
     "rte_mempool_avail_count",
     "rte_mempool_free",
     "rte_pktmbuf_clone",
     "rte_pktmbuf_copy",
     "rte_pktmbuf_free_bulk",
-    "rte_pktmbuf_pool_create",
     "rte_pktmbuf_pool_create_by_ops",
     "rte_ring_create",
     "rte_ring_free",

@@ -1,6 +1,6 @@
 //! Mempools: where mbufs live.
 
-use core::ptr::{NonNull, null_mut};
+use core::ptr::{NonNull, null, null_mut};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,34 +42,24 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// A pool of `count` mbufs with room for `frame` bytes each: a stack of them, unless the platform or `--mbuf-pool-ops-name` asks for another kind, or
-    /// the driver for stacks is not installed. The best counts are one less than a power of two, for rings.
+    /// A pool of `count` mbufs with room for `frame` bytes each: a stack of them, unless the platform has a kind of its own, or the driver for stacks
+    /// is not installed. The best counts are one less than a power of two, for rings.
     pub(super) fn new(what: &str, count: u32, frame: usize, socket: i32) -> Result<Pool, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("mrc_pool_{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let room = u16::try_from(frame + HEADROOM).unwrap_or(u16::MAX);
         // DPDK wants the caches' threshold within the pool; a small pool must not vanish in them.
         let cache = CACHE.min(count / 8);
+        // SAFETY: EAL is up (a port holds its token).
+        let has_own = !unsafe { sys::rte_mbuf_platform_mempool_ops() }.is_null();
+        // Without a name DPDK chooses.
+        let kinds = [if has_own { null() } else { LAST_FIRST.as_ptr() }, null()];
         let (raw, said) = capture(|| {
-            // SAFETY: EAL is up (a port holds its token); the names outlive the calls.
-            unsafe {
-                let mut raw = null_mut();
-                if sys::rte_mbuf_user_mempool_ops().is_null() && sys::rte_mbuf_platform_mempool_ops().is_null() {
-                    raw = sys::rte_pktmbuf_pool_create_by_ops(
-                        name.as_ptr(),
-                        count,
-                        cache,
-                        0,
-                        room,
-                        socket,
-                        LAST_FIRST.as_ptr(),
-                    );
-                }
-                if raw.is_null() {
-                    raw = sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, room, socket);
-                }
-                raw
-            }
+            // SAFETY: as above; the names outlive the calls.
+            let create = |kind| unsafe {
+                sys::rte_pktmbuf_pool_create_by_ops(name.as_ptr(), count, cache, 0, room, socket, kind)
+            };
+            kinds.into_iter().map(create).find(|raw| !raw.is_null()).unwrap_or(null_mut())
         });
         match NonNull::new(raw) {
             Some(raw) => Ok(Pool { raw, count }),
