@@ -141,18 +141,13 @@ int mrc_tx_reserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n
  * As rte_pktmbuf_reset does, but for what a free mbuf has anyhow (no next segment, one reference, one segment), and what nobody asks for without
  * flags: tags, and the lengths that offloads need.
  */
-static inline void begin(struct rte_mbuf *m, uint16_t len)
+void mrc_tx_begin(struct rte_mbuf *m, uint16_t len)
 {
 	m->data_off = RTE_PKTMBUF_HEADROOM;
 	m->ol_flags = 0;
 	m->packet_type = 0;
 	m->pkt_len = len;
 	m->data_len = len;
-}
-
-void mrc_tx_begin(struct rte_mbuf *m, uint16_t len)
-{
-	begin(m, len);
 }
 
 void mrc_tx_unreserve(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
@@ -174,9 +169,9 @@ void mrc_tx_around(struct rte_mbuf *head, uint16_t head_len, struct rte_mbuf *pi
 
 	if (shared->free_cb == NULL)
 		shared->free_cb = nothing;
-	begin(head, head_len);
-	begin(piece, len);
-	begin(tail, tail_len);
+	mrc_tx_begin(head, head_len);
+	mrc_tx_begin(piece, len);
+	mrc_tx_begin(tail, tail_len);
 	/* Software drivers do not look at the second address; cards get pieces of memory alone that was mapped for them at its own address. */
 	rte_pktmbuf_attach_extbuf(piece, data, (rte_iova_t)(uintptr_t)data, len, shared);
 	piece->data_len = len;
@@ -190,7 +185,7 @@ uint16_t mrc_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, co
 {
 	for (uint16_t i = 0; i < n; i++) {
 		if (lens[i] != 0)
-			begin(mbufs[i], lens[i]);
+			mrc_tx_begin(mbufs[i], lens[i]);
 	}
 	return rte_eth_tx_burst(port, queue, mbufs, n);
 }

@@ -1,7 +1,7 @@
 //! Packets of a QP's turn whose headers hardly differ.
 
 use crate::transport::Outgoing;
-use crate::wire::{Differing, Template, WriteImage};
+use crate::wire::{Template, WriteImage};
 
 /// What headers must have in common to be written from one image, in two numbers that are quickly compared: opcode, length and number of Writes
 /// with Immediate; key and length of the message.
@@ -18,7 +18,6 @@ impl Kind {
 /// What the packets before were like.
 #[derive(Debug)]
 pub(super) struct Alike {
-    /// Images serve for packets of this turn.
     serves: bool,
     last: Kind,
     /// Made of the second of a kind: many turns have one packet.
@@ -26,14 +25,9 @@ pub(super) struct Alike {
 }
 
 impl Alike {
-    /// For packets without timestamps.
-    pub(super) const fn new() -> Alike {
-        Alike { serves: true, last: Kind::NONE, image: None }
-    }
-
-    /// For others.
-    pub(super) const fn never() -> Alike {
-        Alike { serves: false, ..Alike::new() }
+    /// Images serve for packets without timestamps.
+    pub(super) const fn new(serves: bool) -> Alike {
+        Alike { serves, last: Kind::NONE, image: None }
     }
 
     /// The kind of a packet: none for one that goes out again, or has immediate data.
@@ -61,13 +55,6 @@ impl Alike {
         self.image = if is_second { WriteImage::of(template, frame) } else { None };
         self.last = kind;
     }
-}
-
-/// What an image leaves open of a packet.
-#[inline(always)]
-pub(super) fn differing(packet: &Outgoing, ev: u32) -> Differing {
-    let Outgoing { psn, ack_request, headers, .. } = packet;
-    Differing { ev, ack_request: *ack_request, psn: psn.get(), msn: headers.meth.msn, va: headers.reth.va }
 }
 
 #[cfg(test)]

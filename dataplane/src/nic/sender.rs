@@ -1,6 +1,6 @@
 //! A QP that sends: what its packets take of the engine, looked up once for all packets of its turn.
 
-use super::alike::{Alike, Kind, differing};
+use super::alike::{Alike, Kind};
 use super::group::Group;
 use super::host::HostBuffer;
 use super::lending::lead;
@@ -58,9 +58,11 @@ struct LeavingData {
 }
 
 impl LeavingData {
+    /// What an image leaves open.
     #[inline(always)]
     fn differing(&self) -> Differing {
-        differing(&self.packet, self.marks.ev)
+        let Outgoing { psn, ack_request, headers, .. } = self.packet;
+        Differing { ev: self.marks.ev, ack_request, psn: psn.get(), msn: headers.meth.msn, va: headers.reth.va }
     }
 
     #[inline(always)]
@@ -93,7 +95,6 @@ impl Nic {
         let own_port = self.port_of(qp.path, qp.port, qp.destination);
         let is_stamped = self.params.transport.rtt_mode == RttMode::WireTimestamp;
         let timestamp = is_stamped.then(|| Timestamp::of(now));
-        let alike = if is_stamped { Alike::never() } else { Alike::new() };
         let qp = self.qps.get_mut(slot as usize)?.as_deref_mut()?;
         Some(Sender {
             group: self.groups.get_mut(qp.group)?,
@@ -113,7 +114,7 @@ impl Nic {
             timestamp,
             full,
             written: None,
-            alike,
+            alike: Alike::new(!is_stamped),
         })
     }
 }

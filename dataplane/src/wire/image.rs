@@ -48,16 +48,11 @@ impl WriteImage {
         let (ip_at, udp_at) = template.plain()?;
         let mut masked: [u8; IMAGE] = *frame.first_chunk()?;
         let begin = ip_at.checked_sub(ONES)?;
-        let mut clear: [u8; CLEAR] = *masked.get(begin..)?.first_chunk()?;
+        let clear: [u8; CLEAR] = *masked.get(begin..)?.first_chunk()?;
         let (before, rest) = masked.get_mut(begin..)?.split_first_chunk_mut::<ONES>()?;
         *before = [0xFF; ONES];
         icrc::mask_headers(rest, udp_at - ip_at)?;
-        let v6 = clear[ONES] >> 4 == 6;
-        if v6 {
-            // The high half of the entropy value is each packet's own.
-            clear[ONES + 2..ONES + 4].fill(0);
-        }
-        Some(WriteImage { masked, clear, ip_at: ip_at as u8, udp_at: udp_at as u8, v6 })
+        Some(WriteImage { masked, clear, ip_at: ip_at as u8, udp_at: udp_at as u8, v6: clear[ONES] >> 4 == 6 })
     }
 
     /// Writes the headers of a packet into `frame`, and returns where the payload goes; `None` when the frame is too short. They are complete after
@@ -70,6 +65,7 @@ impl WriteImage {
         let udp_at = usize::from(self.udp_at);
         let above: &mut [u8; ABOVE] = first.get_mut(udp_at..)?.first_chunk_mut()?;
         above[..2].copy_from_slice(&(differing.ev as u16).to_be_bytes());
+        // The BTH begins at 8, the METH at 20, the RETH at 24.
         let asks = u32::from(differing.ack_request) << 31;
         above[16..20].copy_from_slice(&(asks | differing.psn & 0x00FF_FFFF).to_be_bytes());
         above[22..24].copy_from_slice(&differing.msn.to_be_bytes());
@@ -89,6 +85,7 @@ impl WriteImage {
         above[6..8].fill(0);
         above[12] = 0;
         if self.v6 {
+            // The high half of the entropy value.
             let flow: &mut [u8; 2] = head.get_mut(usize::from(self.ip_at) + 2..)?.first_chunk_mut()?;
             *flow = ((differing.ev >> 16) as u16).to_be_bytes();
         }
