@@ -155,6 +155,8 @@ fn bindings(flags: &[String]) {
 fn shim(flags: &[String]) {
     let mut build = cc::Build::new();
     build.file("src/shim.c").opt_level(3).warnings(true);
+    // Nobody puts functions of their own in the place of the shim's, so they may be inlined.
+    build.flag_if_supported("-fvisibility=hidden");
     // A function that no header declares would be taken to return an int.
     build.flag_if_supported("-Werror=implicit-function-declaration");
     for flag in flags {
