@@ -104,8 +104,8 @@ fn open(file: &DeviceFile) -> Result<Device, Error> {
 /// The file of a NIC whose port is shared memory at `path`.
 fn shared_memory(setup: &Setup, role: usize, path: &Path) -> Result<DeviceFile, Error> {
     let name = ["server", "client"][role];
-    // A name in the file system, so that it is nobody else's. Rings of 256 buffers of 2 KiB stay in a core's cache with what goes through them; the
-    // driver's usual 1,024 do not.
+    // A name in the file system, so that it is nobody else's. A ring's 256 buffers of a frame each stay in a core's cache; the driver's usual
+    // 1,024 do not.
     let port = format!("net_memif0,role={name},socket={},socket-abstract=no,rsize=8", path.display());
     let mut file = DeviceFile::of(&port, ADDRESSES[role].into(), setup.clone())?;
     file.spec.name = format!("perf-{name}");

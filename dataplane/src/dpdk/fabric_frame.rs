@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn a_copy_that_finds_no_mbuf_gives_the_frame_back_to_its_pool(bench: &Bench, frame: &[u8]) {
-        let none = Pool::new("none", 1, 2_000, -1).expect("a pool");
+        let none = Pool::new("none", 1, 2_000).expect("a pool");
         let _held = MbufFrame::copied(&bench.take(bench.chain(frame, &[1_000])).0.mbuf, &none).expect("the only one");
         let mut batch = Batch::new();
         // SAFETY: the mbuf is live and ours.
@@ -272,7 +272,7 @@ mod tests {
     fn frames_are_changed_in_place_or_copied_and_all_mbufs_come_back() {
         let options = EalOptions { memory: Memory::NoHuge { mib: 128 }, ..EalOptions::default() };
         let eal = Eal::init(&options).expect("DPDK starts");
-        let pool = |room| Pool::new("test", MBUFS, room, -1).expect("a pool");
+        let pool = |room| Pool::new("test", MBUFS, room).expect("a pool");
         let bench = Bench { small: pool(1_024), spare: pool(2_000), _eal: eal };
         let frame: Vec<u8> = (0..1_000).map(|i| (i % 251) as u8).collect();
         for test in [

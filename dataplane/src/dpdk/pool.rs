@@ -23,6 +23,9 @@ const CACHE: u32 = 512;
 /// caches. In DPDK's usual ring each is used once before the first is used again.
 const LAST_FIRST: &CStr = c"stack";
 
+/// DPDK's SOCKET_ID_ANY.
+const ANY_SOCKET: i32 = -1;
+
 /// The page that `--no-huge` memory is made of.
 const PAGE: usize = 4_096;
 
@@ -44,7 +47,7 @@ unsafe impl Sync for Pool {}
 impl Pool {
     /// A pool of `count` mbufs with room for `frame` bytes each: a stack of them, unless the platform has a kind of its own, or the driver for stacks
     /// is not installed. The best counts are one less than a power of two, for rings.
-    pub(super) fn new(what: &str, count: u32, frame: usize, socket: i32) -> Result<Pool, Error> {
+    pub(super) fn new(what: &str, count: u32, frame: usize) -> Result<Pool, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("mrc_pool_{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let room = u16::try_from(frame + HEADROOM).unwrap_or(u16::MAX);
@@ -57,7 +60,7 @@ impl Pool {
         let (raw, said) = capture(|| {
             // SAFETY: as above; the names outlive the calls.
             let create = |kind| unsafe {
-                sys::rte_pktmbuf_pool_create_by_ops(name.as_ptr(), count, cache, 0, room, socket, kind)
+                sys::rte_pktmbuf_pool_create_by_ops(name.as_ptr(), count, cache, 0, room, ANY_SOCKET, kind)
             };
             kinds.into_iter().map(create).find(|raw| !raw.is_null()).unwrap_or(null_mut())
         });

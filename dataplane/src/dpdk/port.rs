@@ -480,13 +480,13 @@ impl Pools {
             return Err(Error::Mtu { spec: what.to_owned(), asked: plan.mtu, why });
         }
         Ok(Pools {
-            small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME, -1)?,
-            large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame, -1)?,
+            small: Pool::new(&format!("small frames of {what}"), config.small, SMALL_FRAME)?,
+            large: Pool::new(&format!("large frames of {what}"), config.large, plan.max_frame)?,
             pieces: (plan.pieces != Pieces::None)
-                .then(|| Pool::new(&format!("references of {what}"), config.small, 0, -1))
+                .then(|| Pool::new(&format!("references of {what}"), config.small, 0))
                 .transpose()?,
             rx: receives
-                .then(|| Pool::new(&format!("received frames of {what}"), config.rx_count(), plan.rx_room, -1))
+                .then(|| Pool::new(&format!("received frames of {what}"), config.rx_count(), plan.rx_room))
                 .transpose()?,
         })
     }

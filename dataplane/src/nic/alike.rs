@@ -13,33 +13,31 @@ impl Kind {
     const NONE: Kind = Kind(0, 0);
     /// In the first number of all others.
     const SOME: u64 = 1 << 63;
+
+    /// That of a packet: none for one that goes out again, has a timestamp or has immediate data.
+    #[inline(always)]
+    pub(super) fn of(packet: &Outgoing) -> Kind {
+        let headers = &packet.headers;
+        if packet.is_retransmission() || headers.timestamp.is_some() || headers.immediate.is_some() {
+            return Kind::NONE;
+        }
+        let (opcode, rqmsn, reth) = (packet.opcode as u64, u64::from(headers.meth.rqmsn), headers.reth);
+        let first = Kind::SOME | opcode << 48 | rqmsn << 32 | u64::from(packet.len);
+        Kind(first, u64::from(reth.rkey) << 32 | u64::from(reth.dmalen))
+    }
 }
 
 /// What the packets before were like.
 #[derive(Debug)]
 pub(super) struct Alike {
-    serves: bool,
     last: Kind,
     /// Made of the second of a kind: many turns have one packet.
     image: Option<WriteImage>,
 }
 
 impl Alike {
-    /// Images serve for packets without timestamps.
-    pub(super) const fn new(serves: bool) -> Alike {
-        Alike { serves, last: Kind::NONE, image: None }
-    }
-
-    /// The kind of a packet: none for one that goes out again, or has immediate data.
-    #[inline(always)]
-    pub(super) fn kind(&self, packet: &Outgoing) -> Kind {
-        let headers = &packet.headers;
-        if !self.serves || packet.is_retransmission() || headers.immediate.is_some() {
-            return Kind::NONE;
-        }
-        let (opcode, rqmsn, reth) = (packet.opcode as u64, u64::from(headers.meth.rqmsn), headers.reth);
-        let first = Kind::SOME | opcode << 48 | rqmsn << 32 | u64::from(packet.len);
-        Kind(first, u64::from(reth.rkey) << 32 | u64::from(reth.dmalen))
+    pub(super) const fn new() -> Alike {
+        Alike { last: Kind::NONE, image: None }
     }
 
     /// The image for packets of a kind, once there is one.
@@ -61,28 +59,10 @@ impl Alike {
 mod tests {
     use crate::Ns;
     use crate::memory::{Access, Buffer, Domain, Key, Keys, Region};
+    use crate::nic::lending::tests::Keeper;
     use crate::nic::tests::{empty_request, nic};
-    use crate::nic::{NicParams, PortId, TxBurst, WriteRequest};
-    use crate::wire::{Ext, Opcode, Reth, Rules, parse};
-
-    /// Keeps what is sent.
-    #[derive(Default)]
-    struct Kept {
-        frames: Vec<Vec<u8>>,
-        slot: Vec<u8>,
-    }
-
-    impl TxBurst for Kept {
-        fn slot(&mut self, _: PortId, len: usize) -> Option<&mut [u8]> {
-            // What a mbuf had before.
-            self.slot = vec![0xA5; len];
-            Some(&mut self.slot)
-        }
-
-        fn commit(&mut self) {
-            self.frames.push(core::mem::take(&mut self.slot));
-        }
-    }
+    use crate::nic::{NicParams, WriteRequest};
+    use crate::wire::{Ext, Opcode, Reth};
 
     #[test]
     fn each_packet_of_a_turn_says_what_is_its_own_whatever_those_before_it_were_like() {
@@ -106,14 +86,13 @@ mod tests {
             ..empty_request(0)
         });
         assert_eq!(nic.post_writes(qpns[0], requests), (8, Ok(())));
-        let mut kept = Kept::default();
-        assert_eq!(nic.transmit(Ns(1), &mut kept), 13);
-        let mut frames = kept.frames.iter().zip(0..);
+        let mut keeper = Keeper::default();
+        assert_eq!(nic.transmit(Ns(1), &mut keeper), 13);
+        let mut psns = 0..13;
         for (request, msn) in requests.iter().zip(0..) {
             for at in (0..request.len.max(1)).step_by(100) {
-                let (frame, psn) = frames.next().unwrap();
-                let packet = parse(frame, frame.len(), &Rules::default()).unwrap();
-                assert!(packet.icrc_ok(frame), "packet {psn}");
+                let psn = psns.next().unwrap();
+                let (frame, packet) = (keeper.frame(psn), keeper.packet(psn));
                 let Ext::Write(headers) = packet.ext else { panic!("packet {psn} is no Write") };
                 let len = (request.len - at).min(100);
                 let (first, last) = (at == 0, at + len == request.len);
@@ -124,7 +103,7 @@ mod tests {
                     (false, false, _) => Opcode::WriteMiddle,
                     (false, true, _) => Opcode::WriteLast,
                 };
-                assert_eq!((packet.bth.opcode, packet.bth.psn, packet.bth.ack_request), (opcode, psn, last));
+                assert_eq!((packet.bth.opcode, packet.bth.psn as usize, packet.bth.ack_request), (opcode, psn, last));
                 assert_eq!((packet.bth.dqp, packet.bth.rtx, headers.meth.msn), (0x01_0000, false, msn));
                 let va = request.remote_va + u64::from(at);
                 assert_eq!(headers.reth, Reth { va, rkey: request.remote_key.0, dmalen: request.len });
@@ -134,6 +113,6 @@ mod tests {
                 assert_eq!(payload, &bytes[from..from + len as usize], "packet {psn}");
             }
         }
-        assert!(frames.next().is_none());
+        assert!(psns.next().is_none());
     }
 }

@@ -69,7 +69,7 @@ impl Nic {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::{acknowledge, nic};
     use super::super::{CompletionEntry, NicParams, Pieces, PortId, QpState, Qpn, Region, Status, WriteRequest};
     use super::*;
@@ -79,7 +79,7 @@ mod tests {
     use std::sync::Arc;
 
     /// A driver that keeps its frames, with what they refer to.
-    struct Keeper {
+    pub(in crate::nic) struct Keeper {
         pieces: Pieces,
         /// Of each frame what is before, the piece if it has one, and what is behind.
         frames: Vec<(Vec<u8>, Option<Lent>, Vec<u8>)>,
@@ -118,7 +118,7 @@ mod tests {
 
     impl Keeper {
         /// A frame as it is on the wire.
-        fn frame(&self, at: usize) -> Vec<u8> {
+        pub(in crate::nic) fn frame(&self, at: usize) -> Vec<u8> {
             let (head, piece, tail) = &self.frames[at];
             let mut middle = vec![0; piece.as_ref().map_or(0, Lent::len)];
             if let Some(piece) = piece {
@@ -127,7 +127,7 @@ mod tests {
             [&head[..], &middle, tail].concat()
         }
 
-        fn packet(&self, at: usize) -> Packet {
+        pub(in crate::nic) fn packet(&self, at: usize) -> Packet {
             let frame = self.frame(at);
             let packet = parse(&frame, frame.len(), &Rules::default()).unwrap();
             assert!(packet.icrc_ok(&frame));

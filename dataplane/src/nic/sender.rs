@@ -15,7 +15,7 @@ use crate::Ns;
 use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
 use crate::path::NoPath;
 use crate::transport::{Outgoing, Psn, RttMode};
-use crate::wire::{Bth, Differing, ICRC_LEN, Marks, Template, Timestamp, WriteHeaders, WriteImage, padding};
+use crate::wire::{Bth, Differing, ICRC_LEN, Icrc, Marks, Template, Timestamp, padding};
 use std::collections::VecDeque;
 
 /// A QP, its group, and what else its packets need.
@@ -46,9 +46,8 @@ pub(super) struct Sender<'a> {
 /// A data packet that is to be written, and where it goes.
 #[derive(Clone, Copy)]
 struct LeavingData {
+    /// With its timestamp.
     packet: Outgoing,
-    /// The packet's, with the timestamp.
-    headers: WriteHeaders,
     route: Route,
     marks: Marks,
     /// Of the whole frame, in bytes.
@@ -70,7 +69,7 @@ impl LeavingData {
         Bth {
             ack_request: self.packet.ack_request,
             rtx: self.packet.is_retransmission(),
-            tsh: self.headers.timestamp.is_some(),
+            tsh: self.packet.headers.timestamp.is_some(),
             ..Bth::new(self.packet.opcode, peer_qpn, self.packet.psn.get())
         }
     }
@@ -114,7 +113,7 @@ impl Nic {
             timestamp,
             full,
             written: None,
-            alike: Alike::new(!is_stamped),
+            alike: Alike::new(),
         })
     }
 }
@@ -177,10 +176,10 @@ impl Sender<'_> {
     /// Writes a packet. Its frame waits for [`Sender::hand_over`].
     // Always: what a packet is made of need not be in memory for that.
     #[inline(always)]
-    fn send<T: TxBurst>(&mut self, packet: Outgoing, out: &mut T) -> Turn {
-        let headers = WriteHeaders { timestamp: self.timestamp, ..packet.headers };
+    fn send<T: TxBurst>(&mut self, mut packet: Outgoing, out: &mut T) -> Turn {
+        packet.headers.timestamp = self.timestamp;
         let payload = packet.len as usize;
-        let len = self.qp.template.frame_len(headers.len(), payload);
+        let len = self.qp.template.frame_len(packet.headers.len(), payload);
         if !self.limits.may_fetch(self.now, len as u64) {
             return Turn::NoFetch;
         }
@@ -197,14 +196,14 @@ impl Sender<'_> {
         };
         let marks = Marks { ev: route.ev(), dscp: self.params.data_dscp(packet.is_retransmission()), ecn: ECT0 };
         let head = len - payload - padding(payload) - ICRC_LEN;
-        let kind = self.alike.kind(&packet);
+        let kind = Kind::of(&packet);
         let written = match lead(head, payload) {
             Some(lead) if self.lends(route.port(), out) => {
-                let leaving = LeavingData { packet, headers, route, marks, len, kind };
+                let leaving = LeavingData { packet, route, marks, len, kind };
                 self.write_around(&leaving, head, lead, source, out)
             }
             // Another one: what is given to a function by reference is in memory.
-            _ => self.write_whole(&LeavingData { packet, headers, route, marks, len, kind }, source, out),
+            _ => self.write_whole(&LeavingData { packet, route, marks, len, kind }, source, out),
         };
         match written {
             Written::Yes => {}
@@ -221,23 +220,34 @@ impl Sender<'_> {
         Turn::Sent
     }
 
-    /// Writes the headers into `frame`, or its first bytes, by `image` or as new. Gives where the payload goes.
+    /// Writes the headers into `frame`, or its first bytes, by an image or as new. Gives where the payload goes.
     #[inline(always)]
-    fn write_headers(&self, frame: &mut [u8], leaving: &LeavingData, image: Option<&WriteImage>) -> Option<usize> {
-        if let Some(image) = image {
+    fn write_headers(&self, frame: &mut [u8], leaving: &LeavingData) -> Option<usize> {
+        if let Some(image) = self.alike.image(leaving.kind) {
             return image.write(frame, &leaving.differing());
         }
-        let LeavingData { packet, headers, marks, len, .. } = *leaving;
+        let LeavingData { packet, marks, len, .. } = *leaving;
         let (template, bth) = (&self.qp.template, leaving.bth(self.qp.peer_qpn));
-        template.write_headers_of(frame, len, marks, &bth, &headers, packet.len as usize)
+        template.write_headers_of(frame, len, marks, &bth, &packet.headers, packet.len as usize)
     }
 
-    /// Puts the addresses of the frame's way into it, where they are not the template's. The iCRC does not cover them.
+    /// Begins the iCRC over `head`, all headers and what follows them so far, and completes the headers: with the addresses of the frame's way,
+    /// where they are not the template's. The iCRC does not cover those.
     #[inline(always)]
-    fn address(&self, frame: &mut [u8], leaving: &LeavingData) {
+    fn complete(&mut self, head: &mut [u8], leaving: &LeavingData) -> Option<Icrc> {
+        let template = &self.qp.template;
+        let icrc = match self.alike.image(leaving.kind) {
+            Some(image) => image.icrc_over(head, &leaving.differing())?,
+            None => {
+                let icrc = template.icrc_over(head)?;
+                self.alike.wrote(leaving.kind, template, head);
+                icrc
+            }
+        };
         if self.qp.is_addressed() {
-            self.address_to(frame, leaving.route, leaving.marks);
+            self.address_to(head, leaving.route, leaving.marks);
         }
+        Some(icrc)
     }
 
     #[inline(never)]
@@ -254,28 +264,21 @@ impl Sender<'_> {
     /// Writes a frame into one slot, with a copy of its payload.
     #[inline(always)]
     fn write_whole<T: TxBurst>(&mut self, leaving: &LeavingData, source: Option<Target<'_>>, out: &mut T) -> Written {
-        let LeavingData { packet, route, len, kind, .. } = *leaving;
+        let LeavingData { packet, route, len, .. } = *leaving;
         let Some(frame) = out.slot(route.port(), len) else { return Written::NoSlot };
-        let (qp, payload) = (&*self.qp, packet.len as usize);
-        let image = self.alike.image(kind);
-        let Some(body) = self.write_headers(frame, leaving, image) else { return Written::Misfit };
+        let payload = packet.len as usize;
+        let Some(body) = self.write_headers(frame, leaving) else { return Written::Misfit };
         if let Some(source) = source
             && let Some(room) = frame.get_mut(body..body + payload)
         {
             source.copy_out(room);
         }
-        let sealed = match image {
-            Some(image) => image.seal(frame, body, payload, &leaving.differing()),
-            None => {
-                let sealed = qp.template.seal(frame, body, payload);
-                self.alike.wrote(kind, &qp.template, frame);
-                sealed
-            }
-        };
-        if !sealed {
+        let Some((head, tail)) = frame.split_at_mut_checked(body + payload) else { return Written::Misfit };
+        let Some(icrc) = self.complete(head, leaving) else { return Written::Misfit };
+        if !Template::end(tail, icrc, padding(payload)) {
             return Written::Misfit;
         }
-        self.address(frame, leaving);
+        let qp = &*self.qp;
         let way = self.tap.is_some().then(|| route.way(self.rotations, qp.path));
         if let (Some(tap), Some(way)) = (&mut *self.tap, &way) {
             let direction = packet.again().map_or(Direction::Tx, Direction::Rtx);
@@ -298,7 +301,7 @@ impl Sender<'_> {
         source: Option<Target<'_>>,
         out: &mut T,
     ) -> Written {
-        let LeavingData { packet, route, kind, .. } = *leaving;
+        let LeavingData { packet, route, .. } = *leaving;
         let pad = padding(packet.len as usize);
         let Some(source) = source else { return Written::Misfit };
         let Some(lent) = self.lend(&packet, &source.skip(lead), route.port(), out) else {
@@ -306,21 +309,11 @@ impl Sender<'_> {
         };
         let slot = out.slot_around(route.port(), head + lead, lent, pad + ICRC_LEN);
         let Some((head, tail)) = slot else { return Written::NoSlot };
-        let image = self.alike.image(kind);
-        let written = self.write_headers(head, leaving, image);
+        let written = self.write_headers(head, leaving);
         let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
         source.copy_out(room);
         let rest = source.skip(room.len());
-        let icrc = match image {
-            Some(image) => image.icrc_over(head, &leaving.differing()),
-            None => {
-                let icrc = self.qp.template.icrc_over(head);
-                self.alike.wrote(kind, &self.qp.template, head);
-                icrc
-            }
-        };
-        let Some(mut icrc) = icrc else { return Written::Misfit };
-        self.address(head, leaving);
+        let Some(mut icrc) = self.complete(head, leaving) else { return Written::Misfit };
         checksum_extent(&rest.extent(), &mut icrc);
         if !Template::end(tail, icrc, pad) {
             return Written::Misfit;

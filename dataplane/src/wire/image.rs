@@ -3,7 +3,6 @@
 //! Few fields differ from one packet to the next. The others stand ready in an image, and so does what the iCRC takes for ones.
 
 use super::icrc::{self, ONES};
-use super::template::padding;
 use super::{Bth, Icrc, Template, WriteHeaders};
 
 /// UDP, BTH, METH and RETH.
@@ -90,14 +89,5 @@ impl WriteImage {
             *flow = ((differing.ev >> 16) as u16).to_be_bytes();
         }
         Some(icrc)
-    }
-
-    /// Writes pad and iCRC behind a payload of `payload` bytes at `payload_at`, and completes the headers. `false` when the frame is too short.
-    #[inline(always)]
-    #[must_use]
-    pub fn seal(&self, frame: &mut [u8], payload_at: usize, payload: usize, differing: &Differing) -> bool {
-        let Some((head, tail)) = frame.split_at_mut_checked(payload_at + payload) else { return false };
-        let Some(icrc) = self.icrc_over(head, differing) else { return false };
-        Template::end(tail, icrc, padding(payload))
     }
 }
