@@ -82,6 +82,32 @@ impl PsnBits {
         low | self.at((at + 1) & (self.mask / 64)) << (64 - shift)
     }
 
+    /// Of the 64 PSNs from `psn` on sets the bits of those that are set in `mask`, where the first is bit 0.
+    #[inline]
+    pub fn set_word(&mut self, psn: Psn, mask: u64) {
+        if mask == 0 {
+            return;
+        }
+        if self.ring.is_empty() {
+            self.grow();
+        }
+        let bit = psn.get() as usize & self.mask;
+        let (at, shift) = (bit / 64, bit % 64);
+        self.ring[at] |= mask << shift;
+        if shift != 0 {
+            let next = (at + 1) & (self.ring.len() - 1);
+            self.ring[next] |= mask >> (64 - shift);
+        }
+    }
+
+    /// Sets the bits of `count` PSNs from `psn` on.
+    #[inline]
+    pub fn set_run(&mut self, psn: Psn, count: u32) {
+        for done in (0..count).step_by(64) {
+            self.set_word(psn.plus(done as i32), low_bits(count - done));
+        }
+    }
+
     /// Clears the bits of `count` (at most 64) PSNs from `psn` on.
     #[inline]
     pub fn clear_run(&mut self, psn: Psn, count: u32) {
@@ -152,6 +178,7 @@ mod tests {
         fn the_ring_agrees_with_a_set_of_psns(
             start in 0u32..1 << 24,
             sets in prop::collection::vec(0i32..1024, 0..80),
+            set in (0i32..1024, 0u32..=200),
             clear in (0i32..1024, 0u32..=64),
             probe in 0i32..960,
         ) {
@@ -162,6 +189,8 @@ mod tests {
                 bits.set(first.plus(n));
                 model.insert(n);
             }
+            bits.set_run(first.plus(set.0), set.1.min(1024 - set.0 as u32));
+            model.extend(set.0..(set.0 + set.1 as i32).min(1024));
             let run = clear.1.min(1024 - clear.0 as u32);
             bits.clear_run(first.plus(clear.0), run);
             model.retain(|n| !(clear.0..clear.0 + run as i32).contains(n));

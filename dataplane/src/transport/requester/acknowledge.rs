@@ -98,19 +98,21 @@ impl Requester {
 
     /// A round-trip time, where it is clear which transmission drew the SACK: from the stored send time less the service time that the
     /// responder reports, or from the reflected timestamp, to which the responder has added its service time.
-    fn rtt_sample(&self, now: Ns, psn: Psn, rtx: bool, ticks: u16) -> Option<u64> {
-        if psn.distance(self.una) < 0 || psn.distance(self.next) >= 0 {
+    pub(super) fn rtt_sample(&self, now: Ns, psn: Psn, rtx: bool, ticks: u16) -> Option<u64> {
+        if !self.is_outstanding(psn) {
             return None;
         }
-        let slot = &self.slots[self.index(psn)];
+        let at = self.index(psn);
+        let slot = &self.slots[at];
         if u16::from(rtx) != slot.resends || !slot.in_flight {
             return None;
         }
+        let sent_at = self.sent_at(psn, at)?;
         match self.params.rtt_mode {
             RttMode::LocalDatabase => {
-                now.since(slot.sent_at).checked_sub(u64::from(ticks) * WIRE_TICK).filter(|&rtt| rtt > 0)
+                now.since(sent_at).checked_sub(u64::from(ticks) * WIRE_TICK).filter(|&rtt| rtt > 0)
             }
-            RttMode::WireTimestamp => reflected_rtt(now, slot.sent_at, ticks),
+            RttMode::WireTimestamp => reflected_rtt(now, sent_at, ticks),
         }
     }
 
@@ -159,6 +161,7 @@ impl Requester {
             return false;
         }
         self.unacked.clear_word(base, new);
+        self.in_order.forget(base, new);
         if self.lost_count > 0 {
             let found = self.lost.word(base) & new;
             self.lost.clear_word(base, found);
@@ -168,9 +171,9 @@ impl Requester {
         while left != 0 {
             let at = self.index(base.plus(left.trailing_zeros() as i32));
             left &= left - 1;
-            settled += u64::from(self.land(at));
+            settled += u64::from(self.arrived(at));
             let number = self.slots[at].message;
-            if let Some(message) = self.message(number) {
+            if let Some(message) = self.messages.get_mut(number) {
                 message.acknowledged += 1;
             }
         }
@@ -187,28 +190,30 @@ impl Requester {
         }
         self.una = oldest;
         self.judged = later(self.judged, self.una);
-        self.timed = (later(self.timed.0, self.una), later(self.timed.1, self.una));
+        self.in_order.pass(self.una);
     }
 
     /// Completes messages up to the number `msn`, compared on its low 16 bits, as far as all their packets are acknowledged.
     fn complete_up_to<O: Observer>(&mut self, msn: u32, observer: &mut O) -> bool {
         // An ACK that was overtaken takes nothing back.
         let msn = self.held.take().filter(|&held| number_after(held, msn) > 0).unwrap_or(msn);
-        let ahead = number_after(msn, self.front);
-        let mut any = false;
-        for _ in 0..=ahead {
-            let Some(message) = self.messages.front().filter(|m| m.is_whole()) else { break };
-            let (completion, wanted) = (message.request.completion(Status::Success), message.request.signaled);
+        let front = self.messages.front_number();
+        let most = (i32::from(number_after(msn, front)) + 1).max(0) as usize;
+        let mut ended = 0;
+        for message in self.messages.from_mut(front, most) {
+            if !message.is_whole() {
+                break;
+            }
             if message.loan.is_some_and(|loan| !observer.is_returned(loan)) {
                 self.held = Some(msn);
                 break;
             }
             self.immediates -= u32::from(message.request.immediate.is_some());
-            self.messages.pop_front();
-            self.front = self.front.wrapping_add(1);
-            observer.completed(completion, wanted);
-            any = true;
+            observer.completed(message.request.completion(Status::Success), message.request.signaled);
+            ended += 1;
         }
+        self.messages.drop_front(ended);
+        let any = ended > 0;
         if any {
             self.rerequest_at = None;
             self.rerequest_due = false;
@@ -259,6 +264,6 @@ const fn number_after(a: u32, b: u32) -> i16 {
 }
 
 #[inline]
-fn later(a: Psn, b: Psn) -> Psn {
+pub(super) fn later(a: Psn, b: Psn) -> Psn {
     if b.is_after(a) { b } else { a }
 }

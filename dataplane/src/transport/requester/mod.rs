@@ -5,10 +5,12 @@
 //! and `on_nack` for what the responder says; `on_time` when [`Requester::next_deadline`] or [`Requester::rerequest_deadline`] is due.
 
 mod acknowledge;
+mod in_order;
 mod loss;
 mod message;
 mod outgoing;
 mod room;
+mod row;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -17,17 +19,18 @@ pub use acknowledge::{SackReport, reflected_rtt};
 pub use message::{Completion, Operation, PostError, Status, WriteRequest};
 pub use outgoing::{Again, Outgoing};
 pub use room::Rooms;
+pub use row::{InRow, Row};
 
 use super::lists::Lists;
-use super::{MESSAGE_MAX, Psn, PsnBits, TransportParams};
+use super::{MESSAGE_MAX, Numbered, Psn, PsnBits, TransportParams};
 use crate::Ns;
 use crate::memory::LoanId;
 use crate::wire::{Meth, Reth, WriteHeaders};
+use in_order::InOrder;
 use message::Message;
 pub(crate) use outgoing::Turn;
 use room::FEW_SLOTS;
-use std::collections::VecDeque;
-use timers::{NO_LIST, TIMER_LISTS};
+use timers::{IN_ORDER, NO_LIST, TIMER_LISTS};
 
 /// Why a packet is presumed lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +101,7 @@ struct Slot {
     resends: u16,
     timeouts: u16,
     refusals: u16,
-    /// The timer list that holds it, [`timers::BY_PSN`], or `NO_LIST` without a running timer.
+    /// The timer list that holds it, [`timers::IN_ORDER`], or `NO_LIST` without a running timer.
     timer: u8,
     /// Why it was presumed lost last.
     cause: Again,
@@ -121,6 +124,17 @@ const EMPTY: Slot = Slot {
     in_flight: false,
     in_resent: false,
 };
+
+impl Slot {
+    /// It is of a packet from now on that is sent for the first time. What is of packets that are lost waits for that.
+    #[inline(always)]
+    fn fill(&mut self, ev: u32, nominal: u32, message: u32) {
+        let (timer, in_flight, in_resent) = (IN_ORDER, true, false);
+        (self.ev, self.nominal, self.message) = (ev, nominal, message);
+        (self.resends, self.timeouts, self.refusals) = (0, 0, 0);
+        (self.timer, self.in_flight, self.in_resent) = (timer, in_flight, in_resent);
+    }
+}
 
 /// The requester of one QP.
 pub struct Requester {
@@ -151,13 +165,12 @@ pub struct Requester {
     /// The lowest PSN that the responder refused as beyond its window since `cack` moved last: it and what follows waits.
     barrier: Option<Psn>,
     timers: Lists<TIMER_LISTS>,
-    /// PSNs from the first to before the second may have timers [`timers::BY_PSN`], no others have.
-    timed: (Psn, Psn),
+    /// Timers of those that are in no list.
+    in_order: InOrder,
     /// Retransmitted packets in flight, in the order of their retransmission.
     resent: Lists<1>,
-    messages: VecDeque<Message>,
-    /// Number (msn) of the front of `messages`.
-    front: u32,
+    /// Each has the number (msn) that its packets bear the low bits of.
+    messages: Numbered<Message>,
     /// Number of the message that is being cut into packets.
     cutting: u32,
     /// First PSN of the next message.
@@ -214,10 +227,9 @@ impl Requester {
             lost_from: first,
             barrier: None,
             timers: Lists::new(),
-            timed: (first, first),
+            in_order: InOrder::new(first, params.max_psn_range),
             resent: Lists::new(),
-            messages: VecDeque::new(),
-            front: 0,
+            messages: Numbered::default(),
             cutting: 0,
             next_message_psn: first,
             depth,
@@ -279,22 +291,17 @@ impl Requester {
         self.next.distance(self.una) as u32
     }
 
-    #[inline]
-    fn message(&mut self, number: u32) -> Option<&mut Message> {
-        self.messages.get_mut(number.wrapping_sub(self.front) as usize)
-    }
-
     /// The loan of the message that a packet is of.
     #[inline]
     #[must_use]
     pub fn loan(&self, packet: &Outgoing) -> Option<LoanId> {
-        self.messages.get(packet.message.wrapping_sub(self.front) as usize)?.loan
+        self.messages.get(packet.message)?.loan
     }
 
     /// Gives the message that a packet is of a loan.
     #[inline]
     pub fn set_loan(&mut self, packet: &Outgoing, loan: LoanId) {
-        if let Some(message) = self.message(packet.message) {
+        if let Some(message) = self.messages.get_mut(packet.message) {
             message.loan = Some(loan);
         }
     }
@@ -329,7 +336,7 @@ impl Requester {
         if request.immediate.is_some() {
             self.last_rqmsn = self.last_rqmsn.wrapping_add(1);
         }
-        self.messages.push_back(Message {
+        self.messages.push(Message {
             request: *request,
             first: self.next_message_psn,
             packets,
@@ -360,7 +367,7 @@ impl Requester {
     /// The message to cut packets from: the first that is not sent in full, unless it is a Write with Immediate too many.
     #[inline]
     fn to_cut(&self) -> Option<&Message> {
-        let message = self.messages.get(self.cutting.wrapping_sub(self.front) as usize)?;
+        let message = self.messages.get(self.cutting)?;
         let waits = message.request.immediate.is_some() && message.sent == 0 && self.immediates >= self.immediate_limit;
         (!waits).then_some(message)
     }
@@ -397,7 +404,7 @@ impl Requester {
         let psn = if room { self.next_lost()? } else { return None };
         let slot = &self.slots[self.index(psn)];
         let (number, turn) = (slot.message, Turn::Again(slot.cause));
-        let message = self.messages.get(number.wrapping_sub(self.front) as usize)?;
+        let message = self.messages.get(number)?;
         Some(self.packet(message, number, psn, message.index(psn), turn))
     }
 
@@ -418,8 +425,8 @@ impl Requester {
     /// The last packet of the newest message that, with all before it, lacks nothing but its transport ACK.
     fn ask(&self) -> Option<Outgoing> {
         let whole = self.messages.iter().take_while(|m| m.is_whole()).count();
-        let message = self.messages.get(whole.checked_sub(1)?)?;
-        let number = self.front.wrapping_add(whole as u32 - 1);
+        let number = self.messages.front_number().wrapping_add((whole as u32).checked_sub(1)?);
+        let message = self.messages.get(number)?;
         let psn = message.last_psn();
         Some(self.packet(message, number, psn, message.index(psn), Turn::Ask))
     }
@@ -458,10 +465,10 @@ impl Requester {
         match packet.turn {
             Turn::Ask => self.rerequest_due = false,
             Turn::Fresh => {
-                *self.slot(psn) = Slot { ev, nominal, message: packet.message, in_flight: true, ..EMPTY };
+                self.slot(psn).fill(ev, nominal, packet.message);
                 self.unacked.set(psn);
                 self.next = psn.next();
-                if let Some(message) = self.message(packet.message) {
+                if let Some(message) = self.messages.get_mut(packet.message) {
                     message.sent += 1;
                     let (begun, cut) = (message.sent == 1, message.sent == message.packets);
                     self.immediates += u32::from(begun && message.request.immediate.is_some());
@@ -486,6 +493,14 @@ impl Requester {
         }
     }
 
+    /// A packet is acknowledged. Gives the bytes that are to be settled.
+    #[inline(always)]
+    #[must_use]
+    fn arrived(&mut self, at: usize) -> u32 {
+        // That it is not outstanding any more says all of one that was sent once.
+        if self.slots[at].timer == IN_ORDER { self.slots[at].nominal } else { self.land(at) }
+    }
+
     /// Takes a packet out of flight and out of the lists of those that are. Gives the bytes that are to be settled.
     #[inline(always)]
     #[must_use]
@@ -503,7 +518,7 @@ impl Requester {
     pub fn fail<O: Observer>(&mut self, fault: Fault, observer: &mut O) {
         let mut status = fault.status();
         self.abandon(observer);
-        while let Some(message) = self.messages.pop_front() {
+        while let Some(message) = self.messages.pop() {
             message.loan.into_iter().for_each(|loan| observer.abandoned(loan));
             observer.completed(message.request.completion(status), true);
             status = Status::Flushed;
@@ -513,7 +528,7 @@ impl Requester {
     /// Ends all without a cause of its own: every request completes as flushed.
     pub fn flush<O: Observer>(&mut self, observer: &mut O) {
         self.abandon(observer);
-        while let Some(message) = self.messages.pop_front() {
+        while let Some(message) = self.messages.pop() {
             message.loan.into_iter().for_each(|loan| observer.abandoned(loan));
             observer.completed(message.request.completion(Status::Flushed), true);
         }
@@ -525,14 +540,14 @@ impl Requester {
             from = psn.next();
             self.unacked.clear(psn);
             self.lost.clear(psn);
+            self.in_order.forget(psn, 1);
             observer.settled(self.land(self.index(psn)).into());
         }
         self.una = self.next;
-        self.timed = (self.next, self.next);
+        self.in_order.pass(self.next);
         self.next_message_psn = self.next;
         self.lost_count = 0;
-        self.front = self.front.wrapping_add(self.messages.len() as u32);
-        self.cutting = self.front;
+        self.cutting = self.messages.next_number();
         self.immediates = 0;
         self.rerequest_at = None;
         self.rerequest_due = false;

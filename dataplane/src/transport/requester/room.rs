@@ -2,9 +2,10 @@
 //! QPs few are busy at a time, and an idle one is to cost little.
 
 use super::super::lists::Link;
+use super::in_order::Run;
 use super::{EMPTY, Message, Requester, Slot};
 use crate::memory::{prefetch, prefetch_bytes};
-use crate::transport::PSN_SPACE;
+use crate::transport::{PSN_SPACE, Ring};
 use std::collections::VecDeque;
 
 /// Rooms that nobody uses are kept as long as they have no more slots than this in all: making one takes long, since all of it is written.
@@ -21,7 +22,8 @@ struct Room {
     slots: Box<[Slot]>,
     timers: Box<[Link]>,
     resent: Box<[Link]>,
-    messages: VecDeque<Message>,
+    started: VecDeque<Run>,
+    messages: Ring<Message>,
 }
 
 /// Rooms of one engine that nobody uses.
@@ -40,12 +42,13 @@ impl Rooms {
                 slots: vec![EMPTY; FEW_SLOTS].into_boxed_slice(),
                 timers: Link::none(FEW_SLOTS),
                 resent: Link::none(FEW_SLOTS),
-                messages: VecDeque::new(),
+                started: VecDeque::new(),
+                messages: Ring::default(),
             };
         };
         self.slots -= room.slots.len();
         if let Some(next) = self.rooms.last() {
-            expect_messages(&next.messages);
+            expect_messages(next.messages.as_ptr());
         }
         room
     }
@@ -60,10 +63,8 @@ impl Rooms {
 
 /// Asks the caches for where the next messages will be queued.
 #[inline]
-fn expect_messages(messages: &VecDeque<Message>) {
-    let (first, second) = messages.as_slices();
-    let last = if second.is_empty() { first } else { second };
-    prefetch_bytes(last.as_ptr_range().end.cast(), EXPECTED * size_of::<Message>());
+fn expect_messages(place: *const Message) {
+    prefetch_bytes(place.cast(), EXPECTED * size_of::<Message>());
 }
 
 impl Requester {
@@ -79,7 +80,8 @@ impl Requester {
         self.slots = room.slots;
         self.timers.set_links(room.timers);
         self.resent.set_links(room.resent);
-        self.messages = room.messages;
+        self.in_order.set_room(room.started);
+        self.messages.set_ring(room.messages);
     }
 
     /// Sees to it that each PSN that may come to be in use has a slot, now that a message of `packets` more is queued.
@@ -127,39 +129,37 @@ impl Requester {
         if !self.is_idle() || self.slots.is_empty() {
             return;
         }
-        let mut room = Room {
+        rooms.keep(Room {
             slots: core::mem::take(&mut self.slots),
             timers: self.timers.take_links(),
             resent: self.resent.take_links(),
-            messages: core::mem::take(&mut self.messages),
-        };
-        // Those of the next user begin where the room does.
-        room.messages.clear();
-        rooms.keep(room);
+            started: self.in_order.take_room(),
+            messages: self.messages.take_ring(),
+        });
     }
 
     /// Asks the caches for what the next packets will be cut from and written down in.
     #[inline]
     pub fn expect_turn(&self) {
-        self.expect(self.cutting.wrapping_sub(self.front) as usize, self.index(self.next));
+        self.expect(self.cutting, self.index(self.next));
     }
 
     /// Asks the caches for where the next requests will be queued.
     #[inline]
     pub fn expect_post(&self) {
-        expect_messages(&self.messages);
+        expect_messages(self.messages.next_place());
     }
 
     /// Asks the caches for what the next acknowledgement will change.
     #[inline]
     pub fn expect_acknowledgement(&self) {
-        self.expect(0, self.index(self.una));
+        self.expect(self.messages.front_number(), self.index(self.una));
     }
 
     #[inline]
-    fn expect(&self, message: usize, slot: usize) {
+    fn expect(&self, message: u32, slot: usize) {
         for ahead in 0..EXPECTED {
-            if let Some(message) = self.messages.get(message + ahead) {
+            if let Some(message) = self.messages.get(message.wrapping_add(ahead as u32)) {
                 prefetch(message);
             }
             if let Some(slot) = self.slots.get(slot + ahead) {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::memory::Key;
-use crate::wire::{Aeth, CcState, Sack, SackFor, Skip, Syndrome};
+use crate::wire::{Aeth, CcState, Opcode, Sack, SackFor, Skip, Syndrome};
+use proptest::prelude::*;
 
 struct Nobody;
 
@@ -23,6 +24,24 @@ impl Observer for Nobody {
 fn write(len: u32) -> WriteRequest {
     let (local_key, remote_key) = (Key(1), Key(2));
     WriteRequest { wr_id: 1, local_key, local_va: 0, remote_key, remote_va: 7, len, immediate: None, signaled: true }
+}
+
+/// A SACK that the packet `offset` behind `cack` drew, with a bitmap for those behind `cack`.
+fn sack(cack: Psn, offset: i16, sack_bitmap: u64) -> Sack {
+    Sack {
+        skip: Skip::None,
+        answers: SackFor::Packet { offset },
+        entropy: 300,
+        spdcid: 0,
+        dpdcid: 0,
+        cack_psn: cack.get(),
+        cc_type: 0,
+        cc_flags: 0,
+        mpr: 0,
+        sack_offset: 1,
+        sack_bitmap,
+        cc: CcState::default(),
+    }
 }
 
 #[test]
@@ -65,10 +84,12 @@ fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
     requester.post(&write(len), &mut Rooms::default()).unwrap();
     for begun in [0, (1 << 23) - 1, 1 << 23, (1 << 24) - 1, 1 << 24, len - 2] {
         // As if all before had been sent and acknowledged.
-        let next = requester.messages[0].first.plus(begun as i32);
+        let message = requester.messages.get_mut(0).unwrap();
+        (message.sent, message.acknowledged) = (begun, begun);
+        let next = message.first.plus(begun as i32);
         (requester.next, requester.una, requester.judged) = (next, next, next);
         (requester.cack, requester.reported) = (next.plus(-1), next.plus(-1));
-        (requester.messages[0].sent, requester.messages[0].acknowledged) = (begun, begun);
+        requester.in_order = InOrder::new(next, 1024);
         for index in [begun, begun + 1] {
             let packet = requester.fresh().unwrap();
             let headers = packet.headers;
@@ -132,20 +153,7 @@ fn of_a_run_that_a_port_takes_late_those_that_were_acknowledged_meanwhile_get_no
         requester.committed(&packet, 300, 61);
     }
     // Of the copies that another port took at once, say.
-    let sack = Sack {
-        skip: Skip::None,
-        answers: SackFor::Packet { offset: 3 },
-        entropy: 300,
-        spdcid: 0,
-        dpdcid: 0,
-        cack_psn: first.plus(-1).get(),
-        cc_type: 0,
-        cc_flags: 0,
-        mpr: 0,
-        sack_offset: 1,
-        sack_bitmap: 0b0_0110,
-        cc: CcState::default(),
-    };
+    let sack = sack(first.plus(-1), 3, 0b0_0110);
     requester.on_sack(Ns(5), &sack, false, &mut Nobody);
     let deadline = Ns(10 + params.ack_timeout());
     assert_eq!(requester.accepted(Ns(10), first, 5), Some(deadline));
@@ -159,4 +167,109 @@ fn of_a_run_that_a_port_takes_late_those_that_were_acknowledged_meanwhile_get_no
     .collect();
     assert_eq!(again, [first, first.plus(3), first.plus(4)]);
     assert_eq!(requester.next_deadline(), None);
+}
+
+#[test]
+fn timers_that_ports_start_at_the_same_time_are_in_order_whichever_port_is_first() {
+    let params = TransportParams { mss: 1, ..TransportParams::default() };
+    let first = Psn::new(0xFF_FFFE);
+    let mut requester = Requester::new(params, first, Advertised { window: 1024, immediates: 1 }, 16);
+    requester.post(&write(8), &mut Rooms::default()).unwrap();
+    for _ in 0..8 {
+        let packet = requester.fresh().unwrap();
+        requester.committed(&packet, 300, 61);
+    }
+    // Three ports take every third at once. One takes its last two later: the first of them is acknowledged before, as if a copy had come by another.
+    for n in [0, 3, 6, 1, 2] {
+        assert_eq!(requester.accepted(Ns(10), first.plus(n), 1), Some(Ns(10 + params.ack_timeout())));
+    }
+    assert_eq!(requester.accepted(Ns(20), first.plus(7), 1), Some(Ns(20 + params.ack_timeout())));
+    assert_eq!(requester.timers.fronts().count(), 0, "none is in a list");
+    for (n, rtt) in [(6, Some(90)), (7, Some(80)), (5, None)] {
+        assert_eq!(requester.rtt_sample(Ns(100), first.plus(n), false, 0), rtt);
+    }
+    requester.on_sack(Ns(100), &sack(first, 4, 0), false, &mut Nobody);
+    assert_eq!(requester.accepted(Ns(110), first.plus(4), 1), None);
+    assert_eq!(requester.accepted(Ns(110), first.plus(5), 1), Some(Ns(110 + params.ack_timeout())));
+    let mut timed_out = Vec::new();
+    while let Some(deadline) = requester.next_deadline() {
+        requester.on_time(deadline, &mut Nobody).unwrap();
+        while let Some(packet) = requester.resend(true) {
+            requester.committed(&packet, 300, 61);
+            timed_out.push((deadline.0 - params.ack_timeout(), packet.psn.distance(first)));
+        }
+    }
+    assert_eq!(timed_out, [(10, 1), (10, 2), (10, 3), (10, 6), (20, 7), (110, 5)]);
+}
+
+proptest! {
+    /// A row sends what packets one by one would, however its driver stops it, and afterwards nothing is different.
+    #[test]
+    fn a_row_sends_what_its_packets_would_one_by_one(
+        lens in prop::collection::vec((prop_oneof![5 => Just(64u32), 1 => Just(60), 1 => Just(0), 1 => Just(150)], prop::bool::weighted(0.1)), 1..40),
+        turns in prop::collection::vec((0u32..12, 0u32..12), 1..40),
+        window in 1u32..40,
+    ) {
+        let params = TransportParams { mss: 100, ..TransportParams::default() };
+        let peer = Advertised { window, immediates: 2 };
+        let [mut rows, mut singles] = [0, 1].map(|_| Requester::new(params, Psn::new(0xFF_FFF0), peer, 64));
+        for requester in [&mut rows, &mut singles] {
+            let mut rooms = Rooms::default();
+            for (&(len, immediate), va) in lens.iter().zip(1_000..) {
+                let request = WriteRequest { local_va: va, immediate: immediate.then_some(7), ..write(len) };
+                requester.post(&request, &mut rooms).unwrap();
+            }
+        }
+        let mut now = 0;
+        for (most, stop_at) in turns {
+            now += 1;
+            let first = rows.next;
+            let mut written = Vec::new();
+            let row = rows.row();
+            let sent = row.map_or(0, |row| rows.send_row(&row, most, 100, |packet| {
+                let ev = 300 + packet.psn.get() % 7;
+                (written.len() < stop_at as usize).then(|| written.push((*packet, row)))?;
+                Some(ev)
+            }));
+            prop_assert_eq!(written.len(), sent as usize);
+            for (packet, row) in written {
+                let single = singles.fresh().unwrap();
+                let (meth, reth) = (single.headers.meth, single.headers.reth);
+                prop_assert_eq!((packet.psn, packet.msn, packet.remote_va), (single.psn, meth.msn, reth.va));
+                prop_assert_eq!((packet.local_va, row.local_key, row.len), (single.local_va, single.local_key, single.len));
+                prop_assert_eq!((row.remote_key.0, row.len, row.rqmsn), (reth.rkey, reth.dmalen, meth.rqmsn));
+                prop_assert!(single.ack_request && single.opcode == Opcode::WriteOnly);
+                singles.committed(&single, 300 + packet.psn.get() % 7, 100);
+            }
+            // What is next is no row, or the driver stopped it.
+            prop_assert_eq!(rows.fresh(), singles.fresh());
+            if let Some(packet) = rows.fresh() {
+                rows.committed(&packet, 300, 100);
+                singles.committed(&packet, 300, 100);
+            }
+            let count = rows.next.distance(first) as u32;
+            if count > 0 {
+                prop_assert_eq!(rows.accepted(Ns(now), first, count), singles.accepted(Ns(now), first, count));
+            }
+            prop_assert_eq!(rows.unacked.word(rows.una), singles.unacked.word(singles.una));
+        }
+        // All that is in flight is lost, and sent again alike.
+        while let Some(deadline) = rows.next_deadline() {
+            prop_assert_eq!(singles.next_deadline(), Some(deadline));
+            for requester in [&mut rows, &mut singles] {
+                requester.on_time(deadline, &mut Nobody).unwrap();
+            }
+            while let Some(packet) = rows.resend(true) {
+                prop_assert_eq!(singles.resend(true), Some(packet));
+                rows.committed(&packet, 300, 100);
+                singles.committed(&packet, 300, 100);
+            }
+        }
+        let aeth = Aeth { syndrome: Syndrome::Ack as u8, msn: lens.len() as u32 };
+        let acknowledged = rows.next.plus(-1);
+        for requester in [&mut rows, &mut singles] {
+            requester.on_ack(Ns(now), acknowledged, &aeth, &mut Nobody).unwrap();
+        }
+        prop_assert_eq!((rows.pending(), rows.fresh()), (singles.pending(), singles.fresh()));
+    }
 }

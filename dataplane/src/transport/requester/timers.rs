@@ -1,6 +1,7 @@
 //! Timers of packets in flight: when they start, which runs out first.
 
 use super::Requester;
+use super::acknowledge::later;
 use crate::Ns;
 use crate::transport::Psn;
 
@@ -9,50 +10,55 @@ use crate::transport::Psn;
 pub(super) const TIMER_LISTS: usize = 32;
 pub(super) const WAIT_LIST: usize = TIMER_LISTS - 1;
 pub(super) const NO_LIST: u8 = u8::MAX;
-/// No list either: packets whose timers started in the order of their PSNs, as most do, need none to be in order of deadline.
-const BY_PSN: u8 = NO_LIST - 1;
+/// No list either: its timer is among those [`super::in_order`], or will be when its port takes it. It was sent once, and is in flight until it is
+/// acknowledged.
+pub(super) const IN_ORDER: u8 = NO_LIST - 1;
 
 impl Requester {
     /// The port accepted the transmissions of `count` PSNs from `first` on: their timers start. Returns the first deadline.
     #[inline]
     pub fn accepted(&mut self, now: Ns, first: Psn, count: u32) -> Option<Ns> {
-        let by_psn = now + self.first_timeout.1;
-        let (mut earliest, mut done): (Option<Ns>, u32) = (None, 0);
-        while done < count {
-            let psn = first.plus(done as i32);
-            let fresh = self.start_fresh(now, by_psn, psn, count - done);
-            let deadline = if fresh > 0 { Some(by_psn) } else { self.start_listed(now, psn) };
+        let (mut psn, end) = (later(first, self.una), first.plus(count as i32));
+        let (begin, mut earliest) = (self.in_order.end(), None);
+        // Those before it are behind others whose timers run.
+        while end.is_after(psn) && begin.is_after(psn) {
+            let deadline = self.start_behind(now, psn);
             earliest = earliest.into_iter().chain(deadline).min();
-            done += fresh.max(1);
+            psn = psn.next();
         }
-        earliest
+        if !end.is_after(psn) || end.is_after(self.next) {
+            return earliest;
+        }
+        // One that was sent again is always alone.
+        if count == 1 && self.slot(psn).timer != IN_ORDER {
+            return self.start_listed(now, psn);
+        }
+        self.in_order.start(now, psn, end, &self.unacked);
+        earliest.into_iter().chain([now + self.first_timeout.1]).min()
     }
 
-    /// Starts the timers of as many PSNs as were sent for the first time, and are behind all whose timers run: how many.
+    /// Starts the timer of a packet behind which others' timers run.
     #[inline]
-    fn start_fresh(&mut self, now: Ns, deadline: Ns, first: Psn, count: u32) -> u32 {
-        let sent = self.next.distance(first);
-        if sent <= 0 || first.distance(self.timed.1) < 0 || first.distance(self.una) < 0 {
-            return 0;
+    fn start_behind(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
+        if !self.is_outstanding(psn) {
+            return None;
         }
-        let (count, mut fresh) = (count.min(sent as u32), 0);
-        while fresh < count {
-            let psn = first.plus(fresh as i32);
-            let is_unacked = self.unacked.get(psn);
-            let slot = self.slot(psn);
-            if !is_unacked || !slot.in_flight || slot.timer != NO_LIST || slot.timeouts > 0 {
-                break;
+        let is_late = self.in_order.is_late(psn);
+        let keeps_order = is_late && self.in_order.catch_up(now, psn);
+        let slot = self.slot(psn);
+        if slot.timer == IN_ORDER {
+            if !is_late {
+                return None;
             }
-            (slot.sent_at, slot.deadline, slot.timer) = (now, deadline, BY_PSN);
-            fresh += 1;
+            if keeps_order {
+                return Some(now + self.first_timeout.1);
+            }
+            slot.timer = NO_LIST;
         }
-        if fresh > 0 {
-            self.timed.1 = first.plus(fresh as i32);
-        }
-        fresh
+        self.start_listed(now, psn)
     }
 
-    /// Starts the timer of any other: it goes to the end of a list.
+    /// Starts the timer of a packet that is in no order: it goes to the end of a list.
     #[inline]
     fn start_listed(&mut self, now: Ns, psn: Psn) -> Option<Ns> {
         if !self.is_outstanding(psn) {
@@ -73,24 +79,21 @@ impl Requester {
         Some(deadline)
     }
 
-    /// The first packet whose timer is [`BY_PSN`]: its slot. Those before it are not looked at again.
+    /// When the outstanding packet `psn`, whose slot is `at`, was taken by its port.
     #[inline]
-    fn first_timed(&mut self) -> Option<usize> {
-        while self.timed.0 != self.timed.1 {
-            let at = self.index(self.timed.0);
-            if self.slots[at].timer == BY_PSN {
-                return Some(at);
-            }
-            self.timed.0 = self.timed.0.next();
-        }
-        None
+    pub(super) fn sent_at(&self, psn: Psn, at: usize) -> Option<Ns> {
+        let slot = &self.slots[at];
+        if slot.timer == IN_ORDER { self.in_order.started(psn) } else { Some(slot.sent_at) }
     }
 
-    /// The packets whose timers run out first: one by PSN, and one of each list. Their slots and deadlines.
+    /// The packets whose timers run out first: one of those in order, and one of each list. Their slots and deadlines.
     #[inline]
     pub(super) fn first_deadlines(&mut self) -> impl Iterator<Item = (usize, Ns)> + '_ {
-        let by_psn = self.first_timed();
-        by_psn.into_iter().chain(self.timers.fronts()).map(|at| (at, self.slots[at].deadline))
+        let mask = self.slots.len().wrapping_sub(1);
+        let slot_of = |psn: Psn| psn.get() as usize & mask;
+        let first = self.in_order.first(&self.unacked, |psn| self.slots[slot_of(psn)].timer == IN_ORDER);
+        let in_order = first.map(|(psn, at)| (slot_of(psn), at + self.first_timeout.1));
+        in_order.into_iter().chain(self.timers.fronts().map(|at| (at, self.slots[at].deadline)))
     }
 
     /// When the earliest timer of a packet runs out.
@@ -110,7 +113,7 @@ impl Requester {
     #[inline]
     pub(super) fn stop_timer(&mut self, at: usize) {
         let list = core::mem::replace(&mut self.slots[at].timer, NO_LIST);
-        if list < BY_PSN {
+        if list < IN_ORDER {
             self.timers.remove(usize::from(list), at);
         }
     }
