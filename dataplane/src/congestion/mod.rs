@@ -127,6 +127,16 @@ impl Allowance {
         inflight + full as u64 <= self.window
     }
 
+    /// How many packets may be sent of which each counts as `nominal` bytes, where there must be room for `full` each time?
+    #[inline]
+    #[must_use]
+    pub const fn room(&self, inflight: u64, full: u32, nominal: u32) -> u64 {
+        match self.window.checked_sub(inflight + full as u64) {
+            Some(left) => left / nominal as u64 + 1,
+            None => 0,
+        }
+    }
+
     /// Does the computed window leave no room for `bytes` more?
     #[inline]
     #[must_use]

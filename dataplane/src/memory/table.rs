@@ -183,6 +183,21 @@ impl Target<'_> {
     }
 }
 
+/// A region that may be read locally. It borrows the table.
+#[derive(Clone, Copy)]
+pub struct Readable<'a>(&'a Region);
+
+impl<'a> Readable<'a> {
+    /// The range of `len` bytes at `va`.
+    ///
+    /// # Errors
+    /// [`AccessError::OutOfRange`].
+    #[inline]
+    pub fn range(&self, va: u64, len: usize) -> Result<Target<'a>, AccessError> {
+        range(self.0, va, len)
+    }
+}
+
 /// The regions that a worker knows. Each worker has a table of its own, so that no lock is on the path of a packet.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -253,7 +268,16 @@ impl Table {
     /// [`AccessError`].
     #[inline]
     pub fn local(&self, domain: Domain, key: Key, va: u64, len: usize) -> Result<Target<'_>, AccessError> {
-        range(self.region(domain, key)?, va, len)
+        self.readable(domain, key)?.range(va, len)
+    }
+
+    /// What is local to a domain under a key, for several reads.
+    ///
+    /// # Errors
+    /// [`AccessError`], but for a range.
+    #[inline]
+    pub fn readable(&self, domain: Domain, key: Key) -> Result<Readable<'_>, AccessError> {
+        self.region(domain, key).map(Readable)
     }
 
     /// Asks the caches for what a remote is about to write, if there is such a range: while its frame is checked the lines may come. It may be

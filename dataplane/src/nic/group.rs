@@ -78,6 +78,13 @@ impl Group {
         ends
     }
 
+    /// How many packets of `nominal` bytes window and turn have room for; a full packet has `full`.
+    #[inline]
+    pub(super) fn room(&self, full: u32, nominal: u32) -> u64 {
+        let turn = full.saturating_sub(self.turn).div_ceil(nominal);
+        self.window.allowance().room(self.window.inflight(), full, nominal).min(turn.into())
+    }
+
     /// It is the turn of the next of its QPs with something new to send.
     #[inline]
     pub(super) fn end_turn(&mut self) {

@@ -222,6 +222,22 @@ impl Limits {
         self.data_held + len <= self.data_pool && self.fetch.is_none_or(|meter| meter.is_free(now))
     }
 
+    /// How many data packets whose frames have `len` bytes may be sent one after the other, and counted together with [`Limits::hold`]: none where
+    /// each is metered.
+    #[inline]
+    pub(super) fn room(&self, len: u64) -> u64 {
+        if self.fetch.is_some() || !self.pacing.is_empty() {
+            return 0;
+        }
+        self.data_pool.saturating_sub(self.data_held) / len
+    }
+
+    /// Frames of data packets go to their ports, `bytes` in all.
+    #[inline]
+    pub(super) fn hold(&mut self, bytes: u64) {
+        self.data_held += bytes;
+    }
+
     /// Is there room for a packet of the control class?
     #[inline]
     pub(super) fn has_control_room(&self, len: u64) -> bool {

@@ -33,6 +33,7 @@ mod receive;
 mod reply;
 mod rest;
 mod rotations;
+mod row;
 mod sample;
 mod sender;
 mod slow;
@@ -74,7 +75,7 @@ pub use tap::{Direction, FrameBytes, Happening, LifeEvent, PacketKind, QpEnds, S
 use crate::Ns;
 use crate::memory::{Key, Loans, Region, Table};
 use crate::path::PortMask;
-use crate::transport::{Fault, Observer as _, Rooms, Wheel};
+use crate::transport::{Fault, Numbered, Observer as _, Rooms, Wheel};
 use crate::wire::Rules;
 use core::net::IpAddr;
 use destination::Destination;
@@ -187,7 +188,7 @@ pub struct Nic {
     accepting: Vec<VecDeque<Accepting>>,
     /// Since when each port takes nothing, though there is something for it or it is out of use.
     stalled: Vec<Option<Ns>>,
-    completions: VecDeque<CompletionEntry>,
+    completions: Numbered<CompletionEntry>,
     probes: Probes,
     events: Events,
     port_events: PortEvents,
@@ -254,7 +255,7 @@ impl Nic {
             owing: VecDeque::new(),
             accepting: ports.iter().map(|_| VecDeque::with_capacity(2 * TX_BURST)).collect(),
             stalled: vec![None; ports.len()],
-            completions: VecDeque::new(),
+            completions: Numbered::default(),
             probes: Probes::default(),
             events: Events::default(),
             port_events: PortEvents::default(),
@@ -451,7 +452,7 @@ impl Nic {
     /// Takes the oldest completion.
     #[inline]
     pub fn poll(&mut self) -> Option<CompletionEntry> {
-        self.completions.pop_front()
+        self.completions.pop()
     }
 
     /// Queues a QP that can send, and its group.

@@ -1,5 +1,6 @@
 //! Next hops that change while QPs live.
 
+use super::alike::Alike;
 use super::{Nic, PortId};
 use crate::wire::{MacAddr, link_addresses};
 use core::net::IpAddr;
@@ -25,7 +26,11 @@ impl Nic {
                     *link = link_addresses(info.mac, mac);
                 }
                 // One port: the source may be another than the port's own.
-                None => qp.template.set_destination(mac),
+                None => {
+                    qp.template.set_destination(mac);
+                    // Their headers have the old address.
+                    qp.alike = Alike::new();
+                }
             }
             changed += 1;
         }

@@ -1,15 +1,18 @@
 //! QPs come and go.
 
+use super::alike::Alike;
 use super::destination::Destination;
 use super::qp::LastArrival;
 use super::qp::{Paths, QpPath};
 use super::tap::Witness;
 use super::{
-    Advertised, Alias, Happening, Nic, OpenError, Outcome, Patience, Placement, Qp, QpSpec, QpState, QpStats, Qpn,
-    TIMERS_PER_QP, place,
+    Advertised, Alias, CompletionEntry, Happening, Nic, OpenError, Outcome, Patience, Placement, Qp, QpSpec, QpState,
+    QpStats, Qpn, TIMERS_PER_QP, place,
 };
 use crate::Ns;
-use crate::transport::{Observer as _, Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, TransportParams};
+use crate::transport::{
+    Completion, Observer as _, Operation, Psn, Requester, Responder, RttMode, SEND_QUEUE_MAX, Status, TransportParams,
+};
 use crate::wire::{
     Addressing, Encapsulation, LinkAddresses, Template, Timestamp, UsidPath, WriteHeaders, link_addresses,
 };
@@ -98,6 +101,7 @@ impl Nic {
             local_ip: spec.local.ip,
             remote_ip: spec.remote.ip,
             template,
+            alike: Alike::new(),
             path,
             links,
             follows: spec.path.follows,
@@ -130,7 +134,9 @@ impl Nic {
             self.qps.resize_with(slot + 1, || None);
         }
         self.wheel.reserve(self.qps.len() * TIMERS_PER_QP as usize);
-        self.completions.reserve(spec.send_depth + spec.receive_depth);
+        let (operation, status) = (Operation::Write, Status::Flushed);
+        let any = CompletionEntry { qpn: spec.qpn, completion: Completion { wr_id: 0, operation, status, len: 0 } };
+        self.completions.reserve(spec.send_depth + spec.receive_depth, any);
         Witness::of(&mut self.tap, &qp).tell(now, Happening::Opened);
         self.qps[slot] = Some(Box::new(qp));
         self.tell_new_destination(destination);

@@ -7,9 +7,8 @@ use super::{Completion, CompletionEntry, EvState, Qpn, Stats, Status};
 use crate::Ns;
 use crate::congestion::Window;
 use crate::memory::{LoanId, Loans};
-use crate::transport::{Loss, Observer};
+use crate::transport::{Loss, Numbered, Observer};
 use core::net::IpAddr;
-use std::collections::VecDeque;
 
 /// Passes what a requester tells on to window, paths, counters and completion queue.
 pub(super) struct Outcome<'a> {
@@ -18,7 +17,7 @@ pub(super) struct Outcome<'a> {
     pub(super) address: IpAddr,
     pub(super) window: &'a mut Window,
     pub(super) rotation: Option<&'a mut Rotation>,
-    pub(super) completions: &'a mut VecDeque<CompletionEntry>,
+    pub(super) completions: &'a mut Numbered<CompletionEntry>,
     pub(super) events: &'a mut Events,
     pub(super) stats: &'a Stats,
     pub(super) loans: &'a mut Loans,
@@ -78,7 +77,7 @@ impl Observer for Outcome<'_> {
         counter.add(1);
         self.tap.tell(self.now, Happening::Completed(completion));
         if wanted {
-            self.completions.push_back(CompletionEntry { qpn: self.qpn, completion });
+            self.completions.push(CompletionEntry { qpn: self.qpn, completion });
         }
     }
 }

@@ -272,7 +272,7 @@ impl Nic {
             *received += 1;
             stats.received_immediates.add(1);
             witness.tell(now, Happening::Completed(completion));
-            completions.push_back(CompletionEntry { qpn, completion });
+            completions.push(CompletionEntry { qpn, completion });
         });
         if arrival.psn.is_after(qp.responder.cack()) {
             self.interval.reorder.add(qp.responder.out_of_order().into());

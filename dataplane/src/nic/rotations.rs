@@ -40,11 +40,7 @@ impl Route {
         own: PortId,
         full: FullPorts,
     ) -> Result<Route, NoPath> {
-        match path {
-            QpPath::Sprayed(rotation) => Ok(Route(rotations[rotation].spraying.choose(now, full.full)?)),
-            QpPath::Own(_) if full.has(own) => Err(NoPath::PortsFull),
-            QpPath::Own(udp_port) => Ok(Route(Pick::fixed(udp_port.into(), own.0 + 1))),
-        }
+        Routes::of(rotations, path, own).next(now, full)
     }
 
     #[inline(always)]
@@ -60,9 +56,8 @@ impl Route {
     /// A frame goes out by it.
     #[inline(always)]
     pub(super) fn take(&self, rotations: &mut [Rotation], path: QpPath) {
-        if let QpPath::Sprayed(rotation) = path {
-            rotations[rotation].spraying.take(&self.0);
-        }
+        // What it picked of a rotation says which port that is.
+        Routes::of(rotations, path, PortId(0)).take(*self);
     }
 
     /// All of it.
@@ -72,6 +67,41 @@ impl Route {
             QpPath::Own(_) => None,
         };
         Way { route: self, segment }
+    }
+}
+
+/// Where the routes of a QP come from.
+pub(super) enum Routes<'a> {
+    /// The next value of a rotation.
+    Sprayed(&'a mut Spraying),
+    /// A value of its own, and a port.
+    Own(u16, PortId),
+}
+
+impl<'a> Routes<'a> {
+    #[inline(always)]
+    pub(super) fn of(rotations: &'a mut [Rotation], path: QpPath, own: PortId) -> Routes<'a> {
+        match path {
+            QpPath::Sprayed(rotation) => Routes::Sprayed(&mut rotations[rotation].spraying),
+            QpPath::Own(udp_port) => Routes::Own(udp_port, own),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn next(&mut self, now: Ns, full: FullPorts) -> Result<Route, NoPath> {
+        match self {
+            Routes::Sprayed(spraying) => Ok(Route(spraying.choose(now, full.full)?)),
+            Routes::Own(_, port) if full.has(*port) => Err(NoPath::PortsFull),
+            Routes::Own(udp_port, port) => Ok(Route(Pick::fixed((*udp_port).into(), port.0 + 1))),
+        }
+    }
+
+    /// A frame goes out by the route that came last.
+    #[inline(always)]
+    pub(super) fn take(&mut self, route: Route) {
+        if let Routes::Sprayed(spraying) = self {
+            spraying.take(&route.0);
+        }
     }
 }
 

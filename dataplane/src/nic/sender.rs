@@ -1,46 +1,43 @@
 //! A QP that sends: what its packets take of the engine, looked up once for all packets of its turn.
 
-use super::alike::{Alike, Kind};
+use super::alike::Kind;
 use super::group::Group;
 use super::host::HostBuffer;
 use super::lending::lead;
 use super::limits::Limits;
 use super::rotations::{FullPorts, Rotation, Route};
-use super::stall::refuse;
 use super::tap::PacketKind::Write;
 use super::tap::{Direction, Leaving, TapSlot, show};
-use super::transmit::{Accepting, ECT0, Quota, Run, Turn, await_port};
-use super::{Nic, NicParams, Pieces, PortId, Qp, Qpn, Stats, TxBurst};
+use super::transmit::{Accepting, ECT0, Outbox, Quota, Run, Turn};
+use super::{Nic, NicParams, Pieces, PortId, Qp, Stats, TxBurst};
 use crate::Ns;
 use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
 use crate::path::NoPath;
-use crate::transport::{Outgoing, Psn, RttMode};
-use crate::wire::{Bth, Differing, ICRC_LEN, Icrc, Marks, Template, Timestamp, padding};
-use std::collections::VecDeque;
+use crate::transport::{Again, Outgoing, Psn, RttMode};
+use crate::wire::{Bth, Differing, ICRC_LEN, Icrc, Marks, Template, Timestamp, WriteImage, padding};
 
 /// A QP, its group, and what else its packets need.
 pub(super) struct Sender<'a> {
-    qp: &'a mut Qp,
-    group: &'a mut Group,
-    stats: &'a Stats,
-    params: &'a NicParams,
-    memory: &'a Table,
-    rotations: &'a mut [Rotation],
+    pub(super) qp: &'a mut Qp,
+    pub(super) group: &'a mut Group,
+    pub(super) stats: &'a Stats,
+    pub(super) params: &'a NicParams,
+    pub(super) memory: &'a Table,
+    pub(super) rotations: &'a mut [Rotation],
     /// The port of a QP that is not sprayed.
-    own_port: PortId,
-    loans: &'a mut Loans,
+    pub(super) own_port: PortId,
+    pub(super) loans: &'a mut Loans,
     host: &'a mut Option<HostBuffer>,
-    limits: &'a mut Limits,
-    accepting: &'a mut [VecDeque<Accepting>],
-    stalled: &'a mut [Option<Ns>],
-    tap: &'a mut TapSlot,
-    now: Ns,
+    pub(super) limits: &'a mut Limits,
+    pub(super) outbox: Outbox<'a>,
+    pub(super) tap: &'a mut TapSlot,
+    pub(super) now: Ns,
     /// What all packets of the turn bear.
-    timestamp: Option<Timestamp>,
-    full: &'a mut FullPorts,
-    /// Frames written last, of one run, and their port.
-    written: Option<(PortId, Accepting)>,
-    alike: Alike,
+    pub(super) timestamp: Option<Timestamp>,
+    pub(super) full: &'a mut FullPorts,
+    /// Data packets written, and bytes of their frames; the counters get them at the end of the turn.
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
 }
 
 /// A data packet that is to be written, and where it goes.
@@ -106,14 +103,13 @@ impl Nic {
             loans: &mut self.loans,
             host: &mut self.host,
             limits: &mut self.limits,
-            accepting: &mut self.accepting,
-            stalled: &mut self.stalled,
+            outbox: Outbox::new(&mut self.accepting, &mut self.stalled, now),
             tap: &mut self.tap,
             now,
             timestamp,
             full,
-            written: None,
-            alike: Alike::new(),
+            packets: 0,
+            bytes: 0,
         })
     }
 }
@@ -123,7 +119,7 @@ impl Sender<'_> {
     #[inline]
     pub(super) fn send_fresh<T: TxBurst>(mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> Run {
         let run = self.send_run(out, quota, sent);
-        self.hand_over();
+        self.finish();
         run
     }
 
@@ -136,7 +132,7 @@ impl Sender<'_> {
             return self.qp.in_resend.then_some(Turn::Over);
         };
         let turn = self.send(packet, out);
-        self.hand_over();
+        self.finish();
         Some(turn)
     }
 
@@ -146,34 +142,38 @@ impl Sender<'_> {
         let full = transport.full();
         // Nothing changes them while packets are sent.
         let allowance = self.group.window.allowance();
+        let most_bytes = quota.bytes_left(self.stats);
         loop {
             if !allowance.can_send(self.group.window.inflight(), full) {
                 return Run::Ended(Turn::Over);
             }
-            let Some(mut packet) = self.qp.requester.fresh() else {
-                self.qp.in_fresh = false;
-                self.group.fresh.pop_front();
-                self.group.turn = 0;
-                return Run::Empty;
-            };
-            let nominal = transport.nominal(packet.len);
-            // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
-            packet.ack_request |= allowance.is_full_after(self.group.window.inflight(), nominal + full);
-            let turn = self.send(packet, out);
-            if turn != Turn::Sent {
-                return Run::Ended(turn);
+            let mut nominal = self.send_row(out, quota, sent);
+            if nominal == 0 {
+                let Some(mut packet) = self.qp.requester.fresh() else {
+                    self.qp.in_fresh = false;
+                    self.group.fresh.pop_front();
+                    self.group.turn = 0;
+                    return Run::Empty;
+                };
+                nominal = transport.nominal(packet.len);
+                // The last packet that the window lets through asks, or the sender might wait for a SACK in vain.
+                packet.ack_request |= allowance.is_full_after(self.group.window.inflight(), nominal + full);
+                let turn = self.send(packet, out);
+                if turn != Turn::Sent {
+                    return Run::Ended(turn);
+                }
+                *sent += 1;
             }
-            *sent += 1;
             if self.group.pass_turn(nominal, full) {
                 return Run::TurnOver;
             }
-            if quota.is_spent(*sent, self.stats) {
+            if quota.is_spent(*sent) || self.bytes >= most_bytes {
                 return Run::Ended(Turn::Sent);
             }
         }
     }
 
-    /// Writes a packet. Its frame waits for [`Sender::hand_over`].
+    /// Writes a packet. Its frame waits for [`Outbox::hand_over`].
     // Always: what a packet is made of need not be in memory for that.
     #[inline(always)]
     fn send<T: TxBurst>(&mut self, mut packet: Outgoing, out: &mut T) -> Turn {
@@ -208,22 +208,20 @@ impl Sender<'_> {
         match written {
             Written::Yes => {}
             Written::NoSlot => {
-                refuse(self.stalled, self.now, route.port(), self.full);
+                self.outbox.refuse(route.port(), self.full);
                 return Turn::NoWay(NoPath::PortsFull);
             }
             Written::Misfit => return Turn::NoFetch,
         }
-        let packet_timer = self.account(&packet, route.ev());
         route.take(self.rotations, self.qp.path);
-        let accepting = Accepting::one(len, true, packet_timer);
-        self.committed(route.port(), accepting, payload);
+        self.account(&packet, route, len);
         Turn::Sent
     }
 
     /// Writes the headers into `frame`, or its first bytes, by an image or as new. Gives where the payload goes.
     #[inline(always)]
-    fn write_headers(&self, frame: &mut [u8], leaving: &LeavingData) -> Option<usize> {
-        if let Some(image) = self.alike.image(leaving.kind) {
+    fn write_headers(&self, image: Option<&WriteImage>, frame: &mut [u8], leaving: &LeavingData) -> Option<usize> {
+        if let Some(image) = image {
             return image.write(frame, &leaving.differing());
         }
         let LeavingData { packet, marks, len, .. } = *leaving;
@@ -231,23 +229,20 @@ impl Sender<'_> {
         template.write_headers_of(frame, len, marks, &bth, &packet.headers, packet.len as usize)
     }
 
-    /// Begins the iCRC over `head`, all headers and what follows them so far, and completes the headers: with the addresses of the frame's way,
-    /// where they are not the template's. The iCRC does not cover those.
+    /// Begins the iCRC over `head`, all headers as new and what follows them so far, and completes the headers.
     #[inline(always)]
     fn complete(&mut self, head: &mut [u8], leaving: &LeavingData) -> Option<Icrc> {
-        let template = &self.qp.template;
-        let icrc = match self.alike.image(leaving.kind) {
-            Some(image) => image.icrc_over(head, &leaving.differing())?,
-            None => {
-                let icrc = template.icrc_over(head)?;
-                self.alike.wrote(leaving.kind, template, head);
-                icrc
-            }
-        };
+        let icrc = self.qp.template.icrc_over(head)?;
+        self.qp.alike.wrote(leaving.kind, &self.qp.template, head);
+        Some(icrc)
+    }
+
+    /// Puts the addresses of the frame's way into it, where they are not the template's. The iCRC does not cover them.
+    #[inline(always)]
+    fn address(&self, head: &mut [u8], leaving: &LeavingData) {
         if self.qp.is_addressed() {
             self.address_to(head, leaving.route, leaving.marks);
         }
-        Some(icrc)
     }
 
     #[inline(never)]
@@ -267,14 +262,20 @@ impl Sender<'_> {
         let LeavingData { packet, route, len, .. } = *leaving;
         let Some(frame) = out.slot(route.port(), len) else { return Written::NoSlot };
         let payload = packet.len as usize;
-        let Some(body) = self.write_headers(frame, leaving) else { return Written::Misfit };
+        let image = self.qp.alike.image(leaving.kind);
+        let Some(body) = self.write_headers(image, frame, leaving) else { return Written::Misfit };
         if let Some(source) = source
             && let Some(room) = frame.get_mut(body..body + payload)
         {
             source.copy_out(room);
         }
         let Some((head, tail)) = frame.split_at_mut_checked(body + payload) else { return Written::Misfit };
-        let Some(icrc) = self.complete(head, leaving) else { return Written::Misfit };
+        let icrc = match image {
+            Some(image) => image.icrc_over(head, &leaving.differing()),
+            None => self.complete(head, leaving),
+        };
+        let Some(icrc) = icrc else { return Written::Misfit };
+        self.address(head, leaving);
         if !Template::end(tail, icrc, padding(payload)) {
             return Written::Misfit;
         }
@@ -309,11 +310,17 @@ impl Sender<'_> {
         };
         let slot = out.slot_around(route.port(), head + lead, lent, pad + ICRC_LEN);
         let Some((head, tail)) = slot else { return Written::NoSlot };
-        let written = self.write_headers(head, leaving);
+        let image = self.qp.alike.image(leaving.kind);
+        let written = self.write_headers(image, head, leaving);
         let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
         source.copy_out(room);
         let rest = source.skip(room.len());
-        let Some(mut icrc) = self.complete(head, leaving) else { return Written::Misfit };
+        let icrc = match image {
+            Some(image) => image.icrc_over(head, &leaving.differing()),
+            None => self.complete(head, leaving),
+        };
+        let Some(mut icrc) = icrc else { return Written::Misfit };
+        self.address(head, leaving);
         checksum_extent(&rest.extent(), &mut icrc);
         if !Template::end(tail, icrc, pad) {
             return Written::Misfit;
@@ -344,49 +351,47 @@ impl Sender<'_> {
         self.loans.lend(loan, rest)
     }
 
-    /// Counts a packet that is written. Gives what its timer is for, if it has one.
+    /// Counts a packet that is written, whose frame of `len` bytes goes to the port of its route.
     #[inline(always)]
-    fn account(&mut self, packet: &Outgoing, ev: u32) -> Option<(Qpn, Psn)> {
-        let (qp, stats) = (&mut *self.qp, self.stats);
+    fn account(&mut self, packet: &Outgoing, route: Route, len: usize) {
         let nominal = self.params.transport.nominal(packet.len);
-        qp.requester.committed(packet, ev, nominal);
-        stats.tx_data.add(1);
-        qp.stats.sent += 1;
-        if !packet.is_tracked() {
-            stats.completion_requests.add(1);
-            return None;
-        }
-        self.group.window.sent(nominal);
-        if let Some(cause) = packet.again() {
-            stats.retransmits.add(1);
-            stats.resent(cause);
-            qp.stats.retransmits += 1;
-        }
-        Some((qp.qpn, packet.psn))
-    }
-
-    /// A frame with `payload` bytes fetched from the host goes to its port.
-    #[inline(always)]
-    fn committed(&mut self, port: PortId, accepting: Accepting, payload: usize) {
-        let len = u64::from(accepting.len);
-        self.stats.tx_frames.add(1);
-        self.stats.tx_bytes.add(len);
-        self.limits.take(self.now, port, len, payload as u64, accepting.is_data, self.full);
+        self.qp.requester.committed(packet, route.ev(), nominal);
+        (self.packets, self.bytes) = (self.packets + 1, self.bytes + len as u64);
+        let (port, payload) = (route.port(), u64::from(packet.len));
+        self.limits.take(self.now, port, len as u64, payload, true, self.full);
         if let (Some(host), Some(fetch)) = (&mut *self.host, self.params.limits.fetch.filter(|_| payload > 0)) {
             host.transfer(self.now, fetch.read_request.into(), 0);
         }
-        let follows = self.written.as_mut().is_some_and(|(of, run)| *of == port && run.append(&accepting));
-        if !follows {
-            self.hand_over();
-            self.written = Some((port, accepting));
+        if packet.is_tracked() {
+            self.group.window.sent(nominal);
+        }
+        match packet.again() {
+            None => self.outbox.append(port, len, self.qp.qpn, packet.psn),
+            Some(cause) => self.account_again(cause, packet.is_tracked().then_some(packet.psn), port, len),
         }
     }
 
-    /// Frames that are written wait for their port from now on.
-    #[inline]
-    fn hand_over(&mut self) {
-        if let Some((port, frames)) = self.written.take() {
-            await_port(self.accepting, self.stalled, self.now, port, frames);
+    /// A frame that is not the next of a run: of a packet sent again, or without a timer's PSN one that asks for a completion.
+    // No packet by reference: it would be in memory for that.
+    #[inline(never)]
+    fn account_again(&mut self, cause: Again, psn: Option<Psn>, port: PortId, len: usize) {
+        if psn.is_some() {
+            self.stats.retransmits.add(1);
+            self.stats.resent(cause);
+            self.qp.stats.retransmits += 1;
+        } else {
+            self.stats.completion_requests.add(1);
         }
+        self.outbox.put(port, Accepting::one(len, true, psn.map(|psn| (self.qp.qpn, psn))));
+    }
+
+    /// The turn is over.
+    #[inline]
+    fn finish(&mut self) {
+        self.outbox.hand_over();
+        self.stats.tx_data.add(self.packets);
+        self.stats.tx_frames.add(self.packets);
+        self.stats.tx_bytes.add(self.bytes);
+        self.qp.stats.sent += self.packets;
     }
 }

@@ -3,6 +3,7 @@
 use super::group::GroupState;
 use super::reply::Wrote;
 use super::rotations::FullPorts;
+use super::stall::refuse;
 use super::{Nic, PortId, Qpn, Stats, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
 use crate::memory::prefetch;
@@ -30,15 +31,6 @@ impl Accepting {
         Accepting { len: len as u32, is_data, packet, frames: 1 }
     }
 
-    /// Takes the next frame, if it is the next packet of the same QP and as long.
-    #[inline(always)]
-    pub(super) fn append(&mut self, next: &Accepting) -> bool {
-        let (Some((qpn, first)), Some((of, psn))) = (self.packet, next.packet) else { return false };
-        let follows = of == qpn && psn == first.plus(self.frames as i32) && next.len == self.len;
-        self.frames += u32::from(follows);
-        follows
-    }
-
     /// Takes the first `frames` (at most as many as there are) out.
     #[inline]
     fn split(&mut self, frames: u32) -> Accepting {
@@ -60,8 +52,20 @@ pub(super) struct Quota {
 
 impl Quota {
     #[inline(always)]
-    pub(super) fn is_spent(&self, frames: usize, stats: &Stats) -> bool {
-        frames >= self.frames || stats.tx_bytes.get() >= self.end
+    pub(super) fn is_spent(&self, frames: usize) -> bool {
+        frames >= self.frames
+    }
+
+    /// Frames that are left where so many were sent.
+    #[inline(always)]
+    pub(super) fn frames_left(&self, sent: usize) -> usize {
+        self.frames.saturating_sub(sent)
+    }
+
+    /// Bytes that are left.
+    #[inline(always)]
+    pub(super) fn bytes_left(&self, stats: &Stats) -> u64 {
+        self.end.saturating_sub(stats.tx_bytes.get())
     }
 }
 
@@ -103,6 +107,54 @@ const fn worse(stuck: Option<NoPath>, why: NoPath) -> Option<NoPath> {
     match (stuck, why) {
         (Some(NoPath::PortsFull), _) | (_, NoPath::PortsFull) => Some(NoPath::PortsFull),
         (_, NoPath::Denied) => Some(NoPath::Denied),
+    }
+}
+
+/// Data frames of one turn, on their way to where they wait for their ports.
+pub(super) struct Outbox<'a> {
+    accepting: &'a mut [VecDeque<Accepting>],
+    stalled: &'a mut [Option<Ns>],
+    now: Ns,
+    /// Those written last, of one run, and their port.
+    written: Option<(PortId, Accepting)>,
+}
+
+impl<'a> Outbox<'a> {
+    pub(super) fn new(accepting: &'a mut [VecDeque<Accepting>], stalled: &'a mut [Option<Ns>], now: Ns) -> Outbox<'a> {
+        Outbox { accepting, stalled, now, written: None }
+    }
+
+    /// A frame with the new packet behind the last one: of the same run, if it goes to the same port and is as long.
+    #[inline(always)]
+    pub(super) fn append(&mut self, port: PortId, len: usize, qpn: Qpn, psn: Psn) {
+        if let Some((of, run)) = &mut self.written
+            && *of == port
+            && run.len as usize == len
+        {
+            run.frames += 1;
+            return;
+        }
+        self.put(port, Accepting::one(len, true, Some((qpn, psn))));
+    }
+
+    /// A frame that is not the next of a run.
+    #[inline]
+    pub(super) fn put(&mut self, port: PortId, frame: Accepting) {
+        self.hand_over();
+        self.written = Some((port, frame));
+    }
+
+    /// Frames that are written wait for their port from now on.
+    #[inline]
+    pub(super) fn hand_over(&mut self) {
+        if let Some((port, frames)) = self.written.take() {
+            await_port(self.accepting, self.stalled, self.now, port, frames);
+        }
+    }
+
+    /// A port takes no more for now.
+    pub(super) fn refuse(&mut self, port: PortId, full: &mut FullPorts) {
+        refuse(self.stalled, self.now, port, full);
     }
 }
 
@@ -355,7 +407,7 @@ impl Nic {
             match sender.send_fresh(out, &quota, &mut sent) {
                 Run::TurnOver => {
                     self.expect_turns(at);
-                    if quota.is_spent(sent, &self.stats) {
+                    if quota.is_spent(sent) || quota.bytes_left(&self.stats) == 0 {
                         return (sent, Turn::Sent);
                     }
                     tried = 0;

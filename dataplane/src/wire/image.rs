@@ -54,6 +54,14 @@ impl WriteImage {
         Some(WriteImage { masked, clear, ip_at: ip_at as u8, udp_at: udp_at as u8, v6: clear[ONES] >> 4 == 6 })
     }
 
+    /// Bytes of the headers.
+    #[inline(always)]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "headers are never empty")]
+    pub fn len(&self) -> usize {
+        usize::from(self.udp_at) + ABOVE
+    }
+
     /// Writes the headers of a packet into `frame`, and returns where the payload goes; `None` when the frame is too short. They are complete after
     /// [`WriteImage::icrc_over`].
     #[inline(always)]
@@ -69,7 +77,7 @@ impl WriteImage {
         above[16..20].copy_from_slice(&(asks | differing.psn & 0x00FF_FFFF).to_be_bytes());
         above[22..24].copy_from_slice(&differing.msn.to_be_bytes());
         above[24..32].copy_from_slice(&differing.va.to_be_bytes());
-        Some(udp_at + ABOVE)
+        Some(self.len())
     }
 
     /// Begins the iCRC over `head`, the first bytes of a frame with headers of this image, and completes them.
