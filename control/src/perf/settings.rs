@@ -10,8 +10,10 @@ use std::time::Duration;
 pub const SIZES_MAX: usize = 64;
 /// Registered memory of each direction at most, in bytes.
 const MEMORY_MAX: usize = 16 << 30;
-/// Messages of a QP have places of their own in so many bytes, where they are smaller.
-const PLACES_BYTES: usize = 4 << 20;
+/// Messages of a QP take turns in so many bytes, where they are smaller: a page, as with perftest.
+const PLACES_BYTES: usize = 4_096;
+/// Where memory is compared they have places of their own in so many.
+const VERIFIED_PLACES_BYTES: usize = 4 << 20;
 /// Longest time at a size.
 const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
@@ -213,7 +215,10 @@ impl Settings {
     pub(super) fn places(&self, size: u32) -> usize {
         match self.mode {
             Mode::Latency => 1,
-            Mode::Bandwidth => (PLACES_BYTES / (size as usize).max(1)).clamp(1, self.depth),
+            Mode::Bandwidth => {
+                let bytes = if self.verify { VERIFIED_PLACES_BYTES } else { PLACES_BYTES };
+                (bytes / (size as usize).max(1)).clamp(1, self.depth)
+            }
         }
     }
 
@@ -283,10 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_places_of_their_own_as_far_as_a_few_mebibytes_go() {
-        let settings = Asked { sizes: Some(vec![0, 64, 4096, 1 << 20, 1 << 24]), ..Asked::default() }.settle();
-        let places = |size| settings.places(size);
-        assert_eq!([0, 64, 4096, 1 << 20, 1 << 24].map(places), [128, 128, 128, 4, 1]);
-        assert_eq!(settings.area(), 1 << 24);
+    fn messages_take_turns_in_a_page_and_where_they_are_verified_in_a_few_mebibytes() {
+        let sizes = [0, 64, 4096, 1 << 20, 1 << 24];
+        for (verify, places) in [(None, [128, 64, 1, 1, 1]), (Some(true), [128, 128, 128, 4, 1])] {
+            let settings = Asked { sizes: Some(sizes.to_vec()), verify, ..Asked::default() }.settle();
+            assert_eq!(sizes.map(|size| settings.places(size)), places);
+            assert_eq!(settings.area(), 1 << 24);
+        }
     }
 }
