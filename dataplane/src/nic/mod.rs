@@ -33,7 +33,6 @@ mod receive;
 mod reply;
 mod rest;
 mod rotations;
-mod row;
 mod sample;
 mod sender;
 mod slow;

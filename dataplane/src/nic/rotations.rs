@@ -31,18 +31,6 @@ pub(super) struct Way {
 pub(super) struct Route(Pick);
 
 impl Route {
-    /// The next value of the rotation, or the QP's own by the port `own`.
-    #[inline(always)]
-    pub(super) fn next(
-        rotations: &mut [Rotation],
-        now: Ns,
-        path: QpPath,
-        own: PortId,
-        full: FullPorts,
-    ) -> Result<Route, NoPath> {
-        Routes::of(rotations, path, own).next(now, full)
-    }
-
     #[inline(always)]
     pub(super) const fn ev(&self) -> u32 {
         self.0.value
@@ -51,13 +39,6 @@ impl Route {
     #[inline(always)]
     pub(super) const fn port(&self) -> PortId {
         engine_port(self.0.port())
-    }
-
-    /// A frame goes out by it.
-    #[inline(always)]
-    pub(super) fn take(&self, rotations: &mut [Rotation], path: QpPath) {
-        // What it picked of a rotation says which port that is.
-        Routes::of(rotations, path, PortId(0)).take(*self);
     }
 
     /// All of it.
@@ -74,11 +55,12 @@ impl Route {
 pub(super) enum Routes<'a> {
     /// The next value of a rotation.
     Sprayed(&'a mut Spraying),
-    /// A value of its own, and a port.
+    /// A UDP port and a port of its own.
     Own(u16, PortId),
 }
 
 impl<'a> Routes<'a> {
+    /// Those of a path, where `own` is the port of one that is not sprayed.
     #[inline(always)]
     pub(super) fn of(rotations: &'a mut [Rotation], path: QpPath, own: PortId) -> Routes<'a> {
         match path {
@@ -87,6 +69,7 @@ impl<'a> Routes<'a> {
         }
     }
 
+    /// The next route. Nothing changes until it is taken.
     #[inline(always)]
     pub(super) fn next(&mut self, now: Ns, full: FullPorts) -> Result<Route, NoPath> {
         match self {
@@ -179,7 +162,7 @@ impl Nic {
         full: FullPorts,
     ) -> Result<Way, NoPath> {
         let own = self.port_of(path, port, at);
-        Ok(Route::next(&mut self.rotations, now, path, own, full)?.way(&self.rotations, path))
+        Ok(Routes::of(&mut self.rotations, path, own).next(now, full)?.way(&self.rotations, path))
     }
 
     /// The port of a QP that is not sprayed, by [`Nic::own_port`]. Of one that is sprayed it has no meaning.
@@ -194,7 +177,7 @@ impl Nic {
     /// The frame that took a way goes out.
     #[inline]
     pub(super) fn take_way(&mut self, path: QpPath, way: &Way) {
-        way.route.take(&mut self.rotations, path);
+        Routes::of(&mut self.rotations, path, way.route.port()).take(way.route);
     }
 
     /// The way of an answer that carries back the value `ev`: a port and a path of its own choice.

@@ -1,11 +1,13 @@
 //! A QP that sends: what its packets take of the engine, looked up once for all packets of its turn.
 
+mod row;
+
 use super::alike::Kind;
 use super::group::Group;
 use super::host::HostBuffer;
 use super::lending::lead;
 use super::limits::Limits;
-use super::rotations::{FullPorts, Rotation, Route};
+use super::rotations::{FullPorts, Rotation, Route, Routes};
 use super::tap::PacketKind::Write;
 use super::tap::{Direction, Leaving, TapSlot, show};
 use super::transmit::{Accepting, ECT0, Outbox, Quota, Run, Turn};
@@ -14,30 +16,30 @@ use crate::Ns;
 use crate::memory::{Lent, Loans, Table, Target, checksum_extent};
 use crate::path::NoPath;
 use crate::transport::{Again, Outgoing, Psn, RttMode};
-use crate::wire::{Bth, Differing, ICRC_LEN, Icrc, Marks, Template, Timestamp, WriteImage, padding};
+use crate::wire::{Bth, Differing, ICRC_LEN, Icrc, Marks, Template, Timestamp, padding};
 
 /// A QP, its group, and what else its packets need.
 pub(super) struct Sender<'a> {
-    pub(super) qp: &'a mut Qp,
-    pub(super) group: &'a mut Group,
-    pub(super) stats: &'a Stats,
-    pub(super) params: &'a NicParams,
-    pub(super) memory: &'a Table,
-    pub(super) rotations: &'a mut [Rotation],
+    qp: &'a mut Qp,
+    group: &'a mut Group,
+    stats: &'a Stats,
+    params: &'a NicParams,
+    memory: &'a Table,
+    rotations: &'a mut [Rotation],
     /// The port of a QP that is not sprayed.
-    pub(super) own_port: PortId,
-    pub(super) loans: &'a mut Loans,
+    own_port: PortId,
+    loans: &'a mut Loans,
     host: &'a mut Option<HostBuffer>,
-    pub(super) limits: &'a mut Limits,
-    pub(super) outbox: Outbox<'a>,
-    pub(super) tap: &'a mut TapSlot,
-    pub(super) now: Ns,
+    limits: &'a mut Limits,
+    outbox: Outbox<'a>,
+    tap: &'a mut TapSlot,
+    now: Ns,
     /// What all packets of the turn bear.
-    pub(super) timestamp: Option<Timestamp>,
-    pub(super) full: &'a mut FullPorts,
+    timestamp: Option<Timestamp>,
+    full: &'a mut FullPorts,
     /// Data packets written, and bytes of their frames; the counters get them at the end of the turn.
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
+    packets: u64,
+    bytes: u64,
 }
 
 /// A data packet that is to be written, and where it goes.
@@ -183,7 +185,7 @@ impl Sender<'_> {
         if !self.limits.may_fetch(self.now, len as u64) {
             return Turn::NoFetch;
         }
-        let route = match Route::next(self.rotations, self.now, self.qp.path, self.own_port, *self.full) {
+        let route = match Routes::of(self.rotations, self.qp.path, self.own_port).next(self.now, *self.full) {
             Ok(route) => route,
             Err(why) => return Turn::NoWay(why),
         };
@@ -213,15 +215,15 @@ impl Sender<'_> {
             }
             Written::Misfit => return Turn::NoFetch,
         }
-        route.take(self.rotations, self.qp.path);
+        Routes::of(self.rotations, self.qp.path, self.own_port).take(route);
         self.account(&packet, route, len);
         Turn::Sent
     }
 
     /// Writes the headers into `frame`, or its first bytes, by an image or as new. Gives where the payload goes.
     #[inline(always)]
-    fn write_headers(&self, image: Option<&WriteImage>, frame: &mut [u8], leaving: &LeavingData) -> Option<usize> {
-        if let Some(image) = image {
+    fn write_headers(&self, frame: &mut [u8], leaving: &LeavingData) -> Option<usize> {
+        if let Some(image) = self.qp.alike.image(leaving.kind) {
             return image.write(frame, &leaving.differing());
         }
         let LeavingData { packet, marks, len, .. } = *leaving;
@@ -229,20 +231,22 @@ impl Sender<'_> {
         template.write_headers_of(frame, len, marks, &bth, &packet.headers, packet.len as usize)
     }
 
-    /// Begins the iCRC over `head`, all headers as new and what follows them so far, and completes the headers.
+    /// Begins the iCRC over `head`, all headers and what follows them so far, and completes the headers: with the addresses of the frame's way,
+    /// where they are not the template's. The iCRC does not cover those.
     #[inline(always)]
     fn complete(&mut self, head: &mut [u8], leaving: &LeavingData) -> Option<Icrc> {
-        let icrc = self.qp.template.icrc_over(head)?;
-        self.qp.alike.wrote(leaving.kind, &self.qp.template, head);
-        Some(icrc)
-    }
-
-    /// Puts the addresses of the frame's way into it, where they are not the template's. The iCRC does not cover them.
-    #[inline(always)]
-    fn address(&self, head: &mut [u8], leaving: &LeavingData) {
+        let icrc = match self.qp.alike.image(leaving.kind) {
+            Some(image) => image.icrc_over(head, &leaving.differing())?,
+            None => {
+                let icrc = self.qp.template.icrc_over(head)?;
+                self.qp.alike.wrote(leaving.kind, &self.qp.template, head);
+                icrc
+            }
+        };
         if self.qp.is_addressed() {
             self.address_to(head, leaving.route, leaving.marks);
         }
+        Some(icrc)
     }
 
     #[inline(never)]
@@ -262,20 +266,14 @@ impl Sender<'_> {
         let LeavingData { packet, route, len, .. } = *leaving;
         let Some(frame) = out.slot(route.port(), len) else { return Written::NoSlot };
         let payload = packet.len as usize;
-        let image = self.qp.alike.image(leaving.kind);
-        let Some(body) = self.write_headers(image, frame, leaving) else { return Written::Misfit };
+        let Some(body) = self.write_headers(frame, leaving) else { return Written::Misfit };
         if let Some(source) = source
             && let Some(room) = frame.get_mut(body..body + payload)
         {
             source.copy_out(room);
         }
         let Some((head, tail)) = frame.split_at_mut_checked(body + payload) else { return Written::Misfit };
-        let icrc = match image {
-            Some(image) => image.icrc_over(head, &leaving.differing()),
-            None => self.complete(head, leaving),
-        };
-        let Some(icrc) = icrc else { return Written::Misfit };
-        self.address(head, leaving);
+        let Some(icrc) = self.complete(head, leaving) else { return Written::Misfit };
         if !Template::end(tail, icrc, padding(payload)) {
             return Written::Misfit;
         }
@@ -310,17 +308,11 @@ impl Sender<'_> {
         };
         let slot = out.slot_around(route.port(), head + lead, lent, pad + ICRC_LEN);
         let Some((head, tail)) = slot else { return Written::NoSlot };
-        let image = self.qp.alike.image(leaving.kind);
-        let written = self.write_headers(image, head, leaving);
+        let written = self.write_headers(head, leaving);
         let Some(room) = written.and_then(|body| head.get_mut(body..)) else { return Written::Misfit };
         source.copy_out(room);
         let rest = source.skip(room.len());
-        let icrc = match image {
-            Some(image) => image.icrc_over(head, &leaving.differing()),
-            None => self.complete(head, leaving),
-        };
-        let Some(mut icrc) = icrc else { return Written::Misfit };
-        self.address(head, leaving);
+        let Some(mut icrc) = self.complete(head, leaving) else { return Written::Misfit };
         checksum_extent(&rest.extent(), &mut icrc);
         if !Template::end(tail, icrc, pad) {
             return Written::Misfit;

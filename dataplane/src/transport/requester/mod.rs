@@ -1,8 +1,9 @@
 //! The sending side of a QP: messages cut into packets, what is in flight, what is lost, what is done.
 //!
 //! The engine calls, in this order: [`Requester::post`] for each request; [`Requester::resend`] or [`Requester::fresh`] for what could be
-//! sent, then [`Requester::committed`] once the frame is written and [`Requester::accepted`] once the port took it; `on_sack`, `on_ack`
-//! and `on_nack` for what the responder says; `on_time` when [`Requester::next_deadline`] or [`Requester::rerequest_deadline`] is due.
+//! sent, then [`Requester::committed`] once the frame is written, or [`Requester::send_row`] for several that are alike;
+//! [`Requester::accepted`] once the port took them; `on_sack`, `on_ack` and `on_nack` for what the responder says; `on_time` when
+//! [`Requester::next_deadline`] or [`Requester::rerequest_deadline`] is due.
 
 mod acknowledge;
 mod in_order;
@@ -129,10 +130,9 @@ impl Slot {
     /// It is of a packet from now on that is sent for the first time. What is of packets that are lost waits for that.
     #[inline(always)]
     fn fill(&mut self, ev: u32, nominal: u32, message: u32) {
-        let (timer, in_flight, in_resent) = (IN_ORDER, true, false);
         (self.ev, self.nominal, self.message) = (ev, nominal, message);
         (self.resends, self.timeouts, self.refusals) = (0, 0, 0);
-        (self.timer, self.in_flight, self.in_resent) = (timer, in_flight, in_resent);
+        (self.timer, self.in_flight, self.in_resent) = (IN_ORDER, true, false);
     }
 }
 

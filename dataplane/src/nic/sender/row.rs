@@ -1,11 +1,10 @@
 //! Small Writes in a row: one after the other the same few steps, with all that they have in common looked up before.
 
-use super::TxBurst;
-use super::alike::Kind;
-use super::lending::lead;
-use super::rotations::Routes;
-use super::sender::Sender;
-use super::transmit::Quota;
+use super::super::TxBurst;
+use super::super::lending::lead;
+use super::super::rotations::Routes;
+use super::super::transmit::Quota;
+use super::{Kind, Sender};
 use crate::transport::InRow;
 use crate::wire::{Differing, ICRC_LEN, Template, padding, write_link};
 
