@@ -1,5 +1,6 @@
 //! Packets of a QP whose headers hardly differ.
 
+use super::Qpn;
 use crate::transport::{Outgoing, Row};
 use crate::wire::{Opcode, Template, WriteImage};
 
@@ -38,9 +39,10 @@ impl Kind {
     }
 }
 
-/// What the packets before were like.
+/// What the packets before were like, of the QP that sent last. In each QP an image would be one more that has left the caches when its turn comes.
 #[derive(Debug)]
 pub(super) struct Alike {
+    of: Option<Qpn>,
     last: Kind,
     /// Made of the second of a kind: many are the only one.
     image: Option<WriteImage>,
@@ -48,7 +50,20 @@ pub(super) struct Alike {
 
 impl Alike {
     pub(super) const fn new() -> Alike {
-        Alike { last: Kind::NONE, image: None }
+        Alike { of: None, last: Kind::NONE, image: None }
+    }
+
+    /// A QP, a template or an address is another from now on.
+    pub(super) fn forget(&mut self) {
+        *self = Alike::new();
+    }
+
+    /// It is a QP's turn.
+    #[inline]
+    pub(super) fn turn_of(&mut self, qpn: Qpn) {
+        if self.of != Some(qpn) {
+            (self.of, self.last, self.image) = (Some(qpn), Kind::NONE, None);
+        }
     }
 
     #[inline(always)]

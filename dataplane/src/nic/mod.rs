@@ -76,6 +76,7 @@ use crate::memory::{Key, Loans, Region, Table};
 use crate::path::PortMask;
 use crate::transport::{Fault, Numbered, Observer as _, Rooms, Wheel};
 use crate::wire::Rules;
+use alike::Alike;
 use core::net::IpAddr;
 use destination::Destination;
 use endpoint::Endpoints;
@@ -188,6 +189,7 @@ pub struct Nic {
     /// Since when each port takes nothing, though there is something for it or it is out of use.
     stalled: Vec<Option<Ns>>,
     completions: Numbered<CompletionEntry>,
+    alike: Alike,
     probes: Probes,
     events: Events,
     port_events: PortEvents,
@@ -255,6 +257,7 @@ impl Nic {
             accepting: ports.iter().map(|_| VecDeque::with_capacity(2 * TX_BURST)).collect(),
             stalled: vec![None; ports.len()],
             completions: Numbered::default(),
+            alike: Alike::new(),
             probes: Probes::default(),
             events: Events::default(),
             port_events: PortEvents::default(),

@@ -1,6 +1,5 @@
 //! Next hops that change while QPs live.
 
-use super::alike::Alike;
 use super::{Nic, PortId};
 use crate::wire::{MacAddr, link_addresses};
 use core::net::IpAddr;
@@ -26,14 +25,12 @@ impl Nic {
                     *link = link_addresses(info.mac, mac);
                 }
                 // One port: the source may be another than the port's own.
-                None => {
-                    qp.template.set_destination(mac);
-                    // Their headers have the old address.
-                    qp.alike = Alike::new();
-                }
+                None => qp.template.set_destination(mac),
             }
             changed += 1;
         }
+        // Its image may have the old address.
+        self.alike.forget();
         changed
     }
 }

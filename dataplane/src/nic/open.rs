@@ -1,6 +1,5 @@
 //! QPs come and go.
 
-use super::alike::Alike;
 use super::destination::Destination;
 use super::qp::LastArrival;
 use super::qp::{Paths, QpPath};
@@ -101,7 +100,6 @@ impl Nic {
             local_ip: spec.local.ip,
             remote_ip: spec.remote.ip,
             template,
-            alike: Alike::new(),
             path,
             links,
             follows: spec.path.follows,
@@ -138,6 +136,7 @@ impl Nic {
         let any = CompletionEntry { qpn: spec.qpn, completion: Completion { wr_id: 0, operation, status, len: 0 } };
         self.completions.reserve(spec.send_depth + spec.receive_depth, any);
         Witness::of(&mut self.tap, &qp).tell(now, Happening::Opened);
+        self.alike.forget();
         self.qps[slot] = Some(Box::new(qp));
         self.tell_new_destination(destination);
         Ok(())

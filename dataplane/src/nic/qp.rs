@@ -1,6 +1,5 @@
 //! Queue pairs and their numbers.
 
-use super::alike::Alike;
 use super::{PortId, QPS_MAX};
 use crate::Ns;
 use crate::congestion::profile::CcConfig;
@@ -285,8 +284,6 @@ pub(super) struct Qp {
     pub(super) local_ip: IpAddr,
     pub(super) remote_ip: IpAddr,
     pub(super) template: Template,
-    /// What its packets before were like.
-    pub(super) alike: Alike,
     pub(super) path: QpPath,
     /// Ethernet addresses on each port, where the NIC has several.
     pub(super) links: Option<Box<[LinkAddresses]>>,

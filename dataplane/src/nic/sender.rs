@@ -2,7 +2,7 @@
 
 mod row;
 
-use super::alike::Kind;
+use super::alike::{Alike, Kind};
 use super::group::Group;
 use super::host::HostBuffer;
 use super::lending::lead;
@@ -40,6 +40,7 @@ pub(super) struct Sender<'a> {
     /// Data packets written, and bytes of their frames; the counters get them at the end of the turn.
     packets: u64,
     bytes: u64,
+    alike: &'a mut Alike,
 }
 
 /// A data packet that is to be written, and where it goes.
@@ -94,6 +95,7 @@ impl Nic {
         let is_stamped = self.params.transport.rtt_mode == RttMode::WireTimestamp;
         let timestamp = is_stamped.then(|| Timestamp::of(now));
         let qp = self.qps.get_mut(slot as usize)?.as_deref_mut()?;
+        self.alike.turn_of(qp.qpn);
         Some(Sender {
             group: self.groups.get_mut(qp.group)?,
             qp,
@@ -112,6 +114,7 @@ impl Nic {
             full,
             packets: 0,
             bytes: 0,
+            alike: &mut self.alike,
         })
     }
 }
@@ -223,7 +226,7 @@ impl Sender<'_> {
     /// Writes the headers into `frame`, or its first bytes, by an image or as new. Gives where the payload goes.
     #[inline(always)]
     fn write_headers(&self, frame: &mut [u8], leaving: &LeavingData) -> Option<usize> {
-        if let Some(image) = self.qp.alike.image(leaving.kind) {
+        if let Some(image) = self.alike.image(leaving.kind) {
             return image.write(frame, &leaving.differing());
         }
         let LeavingData { packet, marks, len, .. } = *leaving;
@@ -235,11 +238,11 @@ impl Sender<'_> {
     /// where they are not the template's. The iCRC does not cover those.
     #[inline(always)]
     fn complete(&mut self, head: &mut [u8], leaving: &LeavingData) -> Option<Icrc> {
-        let icrc = match self.qp.alike.image(leaving.kind) {
+        let icrc = match self.alike.image(leaving.kind) {
             Some(image) => image.icrc_over(head, &leaving.differing())?,
             None => {
                 let icrc = self.qp.template.icrc_over(head)?;
-                self.qp.alike.wrote(leaving.kind, &self.qp.template, head);
+                self.alike.wrote(leaving.kind, &self.qp.template, head);
                 icrc
             }
         };

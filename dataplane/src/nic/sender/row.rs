@@ -13,7 +13,7 @@ impl Sender<'_> {
     /// the next one finds out what. Counts them in `sent`, and gives the bytes that they count as: 0 where there is none.
     #[inline(always)]
     pub(super) fn send_row<T: TxBurst>(&mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> u32 {
-        if self.qp.alike.has_image() { self.send_alike(out, quota, sent) } else { 0 }
+        if self.alike.has_image() { self.send_alike(out, quota, sent) } else { 0 }
     }
 
     // Apart: the steps of a packet have all registers.
@@ -24,7 +24,7 @@ impl Sender<'_> {
             return 0;
         }
         let Some(row) = qp.requester.row() else { return 0 };
-        let Some(image) = qp.alike.image(Kind::of_row(&row)) else { return 0 };
+        let Some(image) = self.alike.image(Kind::of_row(&row)) else { return 0 };
         let Ok(source) = self.memory.readable(qp.domain, row.local_key) else { return 0 };
         let payload = row.len as usize;
         let (pad, nominal) = (padding(payload), self.params.transport.nominal(row.len));

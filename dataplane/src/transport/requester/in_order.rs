@@ -18,7 +18,9 @@ pub(super) struct Run {
 pub(super) struct InOrder {
     /// None before runs any more.
     from: Psn,
+    /// All but the last: where few packets are in flight it is the only one.
     runs: VecDeque<Run>,
+    last: Option<Run>,
     /// 1: within a run, but its port has not taken it yet.
     late: PsnBits,
 }
@@ -26,13 +28,13 @@ pub(super) struct InOrder {
 impl InOrder {
     /// Of none so far, with room for `window` PSNs from `first` on.
     pub(super) fn new(first: Psn, window: u32) -> InOrder {
-        InOrder { from: first, runs: VecDeque::new(), late: PsnBits::new(window) }
+        InOrder { from: first, runs: VecDeque::new(), last: None, late: PsnBits::new(window) }
     }
 
     /// The PSN behind all runs.
     #[inline]
     pub(super) fn end(&self) -> Psn {
-        self.runs.back().map_or(self.from, |run| run.end)
+        self.last.map_or(self.from, |run| run.end)
     }
 
     /// Starts the timers of those from `first`, which no run has, to before `end`. Those before `first` that no run has, and of which `unacked` says
@@ -45,9 +47,8 @@ impl InOrder {
             from = from.plus(64);
             left -= 64;
         }
-        match self.runs.back_mut() {
-            Some(last) if last.at == at => last.end = end,
-            _ => self.runs.push_back(Run { end, at }),
+        if let Some(before) = self.last.replace(Run { end, at }).filter(|last| last.at != at) {
+            self.runs.push_back(before);
         }
     }
 
@@ -61,9 +62,9 @@ impl InOrder {
     #[inline]
     pub(super) fn catch_up(&mut self, at: Ns, psn: Psn) -> bool {
         self.late.clear(psn);
-        let begin = self.runs.len().checked_sub(2).map_or(self.from, |before| self.runs[before].end);
+        let begin = self.runs.back().map_or(self.from, |run| run.end);
         let is_last = psn.distance(begin) >= 0 && psn.distance(self.from) >= 0;
-        is_last && self.runs.back().is_some_and(|run| run.at == at)
+        is_last && self.last.is_some_and(|run| run.at == at)
     }
 
     /// Those of the 64 from `base` on that are set in `gone` are acknowledged.
@@ -79,14 +80,14 @@ impl InOrder {
             return None;
         }
         let run = self.runs.partition_point(|run| !run.end.is_after(psn));
-        Some(self.runs.get(run)?.at)
+        Some(self.runs.get(run).or(self.last.as_ref())?.at)
     }
 
     /// The first packet that is not acknowledged and has no other timer, as `is_in_order` says, and when its timer started. What is before it is not
     /// looked at again.
     #[inline]
     pub(super) fn first(&mut self, unacked: &PsnBits, is_in_order: impl Fn(Psn) -> bool) -> Option<(Psn, Ns)> {
-        while let Some(run) = self.runs.front() {
+        while let Some(run) = self.front() {
             match unacked.first_set(self.from, run.end.distance(self.from) as u32) {
                 Some(psn) if is_in_order(psn) && !self.late.get(psn) => {
                     self.from = psn;
@@ -95,11 +96,23 @@ impl InOrder {
                 Some(psn) => self.from = psn.next(),
                 None => {
                     self.from = run.end;
-                    self.runs.pop_front();
+                    self.drop_front();
                 }
             }
         }
         None
+    }
+
+    #[inline]
+    fn front(&self) -> Option<Run> {
+        self.runs.front().copied().or(self.last)
+    }
+
+    #[inline]
+    fn drop_front(&mut self) {
+        if self.runs.pop_front().is_none() {
+            self.last = None;
+        }
     }
 
     /// None before `oldest` is outstanding any more.
@@ -109,8 +122,8 @@ impl InOrder {
             return;
         }
         self.from = oldest;
-        while self.runs.front().is_some_and(|run| !run.end.is_after(oldest)) {
-            self.runs.pop_front();
+        while self.front().is_some_and(|run| !run.end.is_after(oldest)) {
+            self.drop_front();
         }
     }
 
