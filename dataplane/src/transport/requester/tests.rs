@@ -44,6 +44,31 @@ fn sack(cack: Psn, offset: i16, sack_bitmap: u64) -> Sack {
     }
 }
 
+/// Packets of one byte that are written, and that no port has taken yet; the PSN wraps among them.
+fn in_flight(count: u32) -> (TransportParams, Requester, Vec<Psn>) {
+    let params = TransportParams { mss: 1, ..TransportParams::default() };
+    let mut requester = Requester::new(params, Psn::new(0xFF_FFFE), Advertised { window: 1024, immediates: 1 }, 16);
+    requester.post(&write(count), &mut Rooms::default()).unwrap();
+    let sent = core::iter::from_fn(|| {
+        let packet = requester.fresh()?;
+        requester.committed(&packet, 300, 61);
+        Some(packet.psn)
+    });
+    let sent: Vec<Psn> = sent.collect();
+    assert_eq!(sent.len(), count as usize);
+    (params, requester, sent)
+}
+
+/// Writes all again that is to be sent again.
+fn send_again(requester: &mut Requester) -> Vec<Psn> {
+    let again = core::iter::from_fn(|| {
+        let packet = requester.resend(true)?;
+        requester.committed(&packet, 300, 61);
+        Some(packet.psn)
+    });
+    again.collect()
+}
+
 #[test]
 fn a_window_grows_with_what_is_queued_and_timers_and_losses_stay_in_their_order() {
     let params = TransportParams { mss: 1, sack_loss_min_retx_pkts: 4096, ..TransportParams::default() };
@@ -111,16 +136,7 @@ fn a_message_longer_than_half_the_psn_space_goes_on_byte_by_byte() {
 
 #[test]
 fn timers_that_start_in_another_order_than_the_packets_were_sent_run_out_in_theirs() {
-    let params = TransportParams { mss: 1, ..TransportParams::default() };
-    let mut requester = Requester::new(params, Psn::new(0xFF_FFFE), Advertised { window: 1024, immediates: 1 }, 16);
-    requester.post(&write(5), &mut Rooms::default()).unwrap();
-    let sent: Vec<Psn> = (0..5)
-        .map(|_| {
-            let packet = requester.fresh().unwrap();
-            requester.committed(&packet, 300, 61);
-            packet.psn
-        })
-        .collect();
+    let (params, mut requester, sent) = in_flight(5);
     // Two ports: the one of the first two packets was full for a while.
     for (at, first, count) in [(10, 2, 2), (20, 0, 2), (30, 4, 1)] {
         let deadline = requester.accepted(Ns(at), sent[first], count);
@@ -134,24 +150,13 @@ fn timers_that_start_in_another_order_than_the_packets_were_sent_run_out_in_thei
         requester.on_time(deadline, &mut Nobody).unwrap();
     }
     assert_eq!(timed_out, [10, 20, 30]);
-    let mut again: Vec<Psn> = Vec::new();
-    while let Some(packet) = requester.resend(true) {
-        requester.committed(&packet, 300, 61);
-        again.push(packet.psn);
-    }
-    assert_eq!(again, sent[1..]);
+    assert_eq!(send_again(&mut requester), sent[1..]);
 }
 
 #[test]
 fn of_a_run_that_a_port_takes_late_those_that_were_acknowledged_meanwhile_get_no_timer() {
-    let params = TransportParams { mss: 1, ..TransportParams::default() };
-    let first = Psn::new(0xFF_FFFE);
-    let mut requester = Requester::new(params, first, Advertised { window: 1024, immediates: 1 }, 16);
-    requester.post(&write(5), &mut Rooms::default()).unwrap();
-    for _ in 0..5 {
-        let packet = requester.fresh().unwrap();
-        requester.committed(&packet, 300, 61);
-    }
+    let (params, mut requester, sent) = in_flight(5);
+    let first = sent[0];
     // Of the copies that another port took at once, say.
     let sack = sack(first.plus(-1), 3, 0b0_0110);
     requester.on_sack(Ns(5), &sack, false, &mut Nobody);
@@ -159,26 +164,14 @@ fn of_a_run_that_a_port_takes_late_those_that_were_acknowledged_meanwhile_get_no
     assert_eq!(requester.accepted(Ns(10), first, 5), Some(deadline));
     assert_eq!(requester.accepted(Ns(11), first, 5), None, "they run");
     requester.on_time(deadline, &mut Nobody).unwrap();
-    let again: Vec<Psn> = core::iter::from_fn(|| {
-        let packet = requester.resend(true)?;
-        requester.committed(&packet, 300, 61);
-        Some(packet.psn)
-    })
-    .collect();
-    assert_eq!(again, [first, first.plus(3), first.plus(4)]);
+    assert_eq!(send_again(&mut requester), [first, first.plus(3), first.plus(4)]);
     assert_eq!(requester.next_deadline(), None);
 }
 
 #[test]
 fn timers_that_ports_start_at_the_same_time_are_in_order_whichever_port_is_first() {
-    let params = TransportParams { mss: 1, ..TransportParams::default() };
-    let first = Psn::new(0xFF_FFFE);
-    let mut requester = Requester::new(params, first, Advertised { window: 1024, immediates: 1 }, 16);
-    requester.post(&write(8), &mut Rooms::default()).unwrap();
-    for _ in 0..8 {
-        let packet = requester.fresh().unwrap();
-        requester.committed(&packet, 300, 61);
-    }
+    let (params, mut requester, sent) = in_flight(8);
+    let first = sent[0];
     // Three ports take every third at once. One takes its last two later: the first of them is acknowledged before, as if a copy had come by another.
     for n in [0, 3, 6, 1, 2] {
         assert_eq!(requester.accepted(Ns(10), first.plus(n), 1), Some(Ns(10 + params.ack_timeout())));
@@ -194,10 +187,8 @@ fn timers_that_ports_start_at_the_same_time_are_in_order_whichever_port_is_first
     let mut timed_out = Vec::new();
     while let Some(deadline) = requester.next_deadline() {
         requester.on_time(deadline, &mut Nobody).unwrap();
-        while let Some(packet) = requester.resend(true) {
-            requester.committed(&packet, 300, 61);
-            timed_out.push((deadline.0 - params.ack_timeout(), packet.psn.distance(first)));
-        }
+        let lost = send_again(&mut requester);
+        timed_out.extend(lost.iter().map(|psn| (deadline.0 - params.ack_timeout(), psn.distance(first))));
     }
     assert_eq!(timed_out, [(10, 1), (10, 2), (10, 3), (10, 6), (20, 7), (110, 5)]);
 }
