@@ -147,7 +147,6 @@ impl Sender<'_> {
         let full = transport.full();
         // Nothing changes them while packets are sent.
         let allowance = self.group.window.allowance();
-        let most_bytes = quota.bytes_left(self.stats);
         loop {
             if !allowance.can_send(self.group.window.inflight(), full) {
                 return Run::Ended(Turn::Over);
@@ -172,10 +171,16 @@ impl Sender<'_> {
             if self.group.pass_turn(nominal, full) {
                 return Run::TurnOver;
             }
-            if quota.is_spent(*sent) || self.bytes >= most_bytes {
+            if quota.is_spent(*sent, self.tx_bytes()) {
                 return Run::Ended(Turn::Sent);
             }
         }
+    }
+
+    /// What the counter comes to with this turn's frames.
+    #[inline(always)]
+    fn tx_bytes(&self) -> u64 {
+        self.stats.tx_bytes.get() + self.bytes
     }
 
     /// Writes a packet. Its frame waits for [`Outbox::hand_over`].

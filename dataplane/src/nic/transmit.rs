@@ -4,7 +4,7 @@ use super::group::GroupState;
 use super::reply::Wrote;
 use super::rotations::FullPorts;
 use super::stall::refuse;
-use super::{Nic, PortId, Qpn, Stats, TX_BURST, TX_BURST_BYTES, TxBurst};
+use super::{Nic, PortId, Qpn, TX_BURST, TX_BURST_BYTES, TxBurst};
 use crate::Ns;
 use crate::memory::prefetch;
 use crate::path::NoPath;
@@ -46,26 +46,20 @@ impl Accepting {
 pub(super) struct Quota {
     /// So many frames.
     frames: usize,
-    /// No more once so many bytes have been sent in all.
+    /// No more once `tx_bytes` is so high.
     end: u64,
 }
 
 impl Quota {
     #[inline(always)]
-    pub(super) fn is_spent(&self, frames: usize) -> bool {
-        frames >= self.frames
+    pub(super) const fn is_spent(&self, frames: usize, tx_bytes: u64) -> bool {
+        frames >= self.frames || tx_bytes >= self.end
     }
 
-    /// Frames that are left where so many were sent.
+    /// How many frames of `len` bytes it has left.
     #[inline(always)]
-    pub(super) fn frames_left(&self, sent: usize) -> usize {
-        self.frames.saturating_sub(sent)
-    }
-
-    /// Bytes that are left.
-    #[inline(always)]
-    pub(super) fn bytes_left(&self, stats: &Stats) -> u64 {
-        self.end.saturating_sub(stats.tx_bytes.get())
+    pub(super) fn room(&self, frames: usize, tx_bytes: u64, len: usize) -> u64 {
+        (self.frames.saturating_sub(frames) as u64).min(self.end.saturating_sub(tx_bytes) / len as u64)
     }
 }
 
@@ -407,7 +401,7 @@ impl Nic {
             match sender.send_fresh(out, &quota, &mut sent) {
                 Run::TurnOver => {
                     self.expect_turns(at);
-                    if quota.is_spent(sent) || quota.bytes_left(&self.stats) == 0 {
+                    if quota.is_spent(sent, self.stats.tx_bytes.get()) {
                         return (sent, Turn::Sent);
                     }
                     tried = 0;

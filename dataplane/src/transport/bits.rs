@@ -34,10 +34,17 @@ impl PsnBits {
         self.mask as u32 + 1
     }
 
+    /// Its word, and which bit of that.
     #[inline]
-    fn place(&self, psn: Psn) -> (usize, u64) {
+    const fn split(&self, psn: Psn) -> (usize, usize) {
         let bit = psn.get() as usize & self.mask;
-        (bit / 64, 1 << (bit % 64))
+        (bit / 64, bit % 64)
+    }
+
+    #[inline]
+    const fn place(&self, psn: Psn) -> (usize, u64) {
+        let (word, bit) = self.split(psn);
+        (word, 1 << bit)
     }
 
     /// Is the bit of `psn` set?
@@ -73,8 +80,7 @@ impl PsnBits {
     #[inline]
     #[must_use]
     pub fn word(&self, psn: Psn) -> u64 {
-        let bit = psn.get() as usize & self.mask;
-        let (at, shift) = (bit / 64, bit % 64);
+        let (at, shift) = self.split(psn);
         let low = self.at(at) >> shift;
         if shift == 0 {
             return low;
@@ -91,8 +97,7 @@ impl PsnBits {
         if self.ring.is_empty() {
             self.grow();
         }
-        let bit = psn.get() as usize & self.mask;
-        let (at, shift) = (bit / 64, bit % 64);
+        let (at, shift) = self.split(psn);
         self.ring[at] |= mask << shift;
         if shift != 0 {
             let next = (at + 1) & (self.ring.len() - 1);
@@ -117,8 +122,7 @@ impl PsnBits {
     /// Of the 64 PSNs from `psn` on clears the bits of those that are set in `mask`, where the first is bit 0.
     #[inline]
     pub fn clear_word(&mut self, psn: Psn, mask: u64) {
-        let bit = psn.get() as usize & self.mask;
-        let (at, shift) = (bit / 64, bit % 64);
+        let (at, shift) = self.split(psn);
         let words = &mut self.ring;
         if words.is_empty() {
             return;

@@ -19,7 +19,7 @@ impl Sender<'_> {
     // Apart: the steps of a packet have all registers.
     #[inline(never)]
     fn send_alike<T: TxBurst>(&mut self, out: &mut T, quota: &Quota, sent: &mut usize) -> u32 {
-        let qp = &mut *self.qp;
+        let (tx_bytes, qp) = (self.tx_bytes(), &mut *self.qp);
         if self.tap.is_some() || self.timestamp.is_some() {
             return 0;
         }
@@ -32,9 +32,8 @@ impl Sender<'_> {
         if self.loans.is_allowed() && lead(image.len(), payload).is_some() {
             return 0;
         }
-        let bytes_left = quota.bytes_left(self.stats).saturating_sub(self.bytes);
-        let most = (quota.frames_left(*sent) as u64)
-            .min(bytes_left / len as u64)
+        let most = quota
+            .room(*sent, tx_bytes, len)
             .min(self.limits.room(len as u64))
             .min(self.group.room(self.params.transport.full(), nominal));
         let (now, ports) = (self.now, *self.full);

@@ -1,6 +1,6 @@
 //! Small Writes that follow each other and differ in little: most of what is sent, where packets are many.
 
-use super::{Message, Requester};
+use super::{Message, Requester, WriteRequest};
 use crate::memory::Key;
 use crate::transport::Psn;
 
@@ -31,31 +31,21 @@ pub struct InRow {
 }
 
 impl Row {
+    /// That of a message, if it has one packet, with payload, and no immediate data.
     #[inline(always)]
-    fn has(&self, message: &Message) -> bool {
-        let request = &message.request;
-        request.len == self.len
-            && request.local_key == self.local_key
-            && request.remote_key == self.remote_key
-            && request.immediate.is_none()
-            && message.rqmsn == self.rqmsn
+    fn of(message: &Message) -> Option<Row> {
+        let WriteRequest { local_key, remote_key, len, immediate, .. } = message.request;
+        let row = Row { local_key, remote_key, len, rqmsn: message.rqmsn };
+        (message.packets == 1 && len > 0 && immediate.is_none()).then_some(row)
     }
 }
 
 impl Requester {
-    /// The row that the next new packet begins, if its message has no other packet, payload, and no immediate data.
+    /// The row that the next new packet begins, if it is of one.
     #[inline]
     #[must_use]
     pub fn row(&self) -> Option<Row> {
-        let message = self.messages.get(self.cutting)?;
-        let request = &message.request;
-        let row = Row {
-            local_key: request.local_key,
-            remote_key: request.remote_key,
-            len: request.len,
-            rqmsn: message.rqmsn,
-        };
-        (message.packets == 1 && request.len > 0 && request.immediate.is_none()).then_some(row)
+        Row::of(self.to_cut()?)
     }
 
     /// Sends packets of a row, `most` at most, as far as the window goes: `write` writes one and gives the EV that it took, or nothing where it
@@ -76,7 +66,7 @@ impl Requester {
         let mut sent = 0;
         for message in self.messages.from_mut(begin, most.min(room as u32) as usize) {
             let (psn, number) = (first.plus(sent as i32), begin.wrapping_add(sent));
-            if !row.has(message) {
+            if Row::of(message) != Some(*row) {
                 break;
             }
             let (remote_va, local_va) = (message.request.remote_va, message.request.local_va);
